@@ -1,0 +1,86 @@
+# Needs GNU make and Python 3.11 or later; everything else is installed into .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := requirements/dev.txt
+
+# The first interpreter that is new enough and can make a virtual environment. `make PYTHON=python3.13 install` overrides it.
+FITS := -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for python in python3 python python3.11 python3.12 python3.13 python3.14; do \
+	command -v $$python >/dev/null 2>&1 && $$python $(FITS) && { echo $$python; break; }; done)
+endif
+
+# The type checkers want folders that exist.
+CHECKED := $(wildcard src tests examples scripts benchmarks)
+# Two processes by default; `make test WORKERS=0` runs in one, as does a debugger's --pdb.
+WORKERS ?= $(if $(findstring --pdb,$(ARGS)),0,2)
+UV ?= uv
+
+.PHONY: help interpreter install test check format signatures mutants demo lock changelog-draft clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+	@echo '  ARGS="…" is passed on by test, mutants and demo.'
+
+interpreter: ## Say which Python is used, or what is missing
+	@if [ -z '$(PYTHON)' ] || ! $(PYTHON) $(FITS); then \
+		echo "Byline needs Python 3.11 or later with its venv module; found: $$($(or $(PYTHON),python3) --version 2>&1 || true)." >&2; \
+		echo "Install one (on Debian: python3 and python3-venv), or name it: make PYTHON=/path/to/python3.12 install" >&2; \
+		exit 1; \
+	fi
+	@echo "$(PYTHON): $$($(PYTHON) --version)"
+
+install: $(STAMP) ## Make .venv with the pinned tools and Byline itself, editable
+
+$(BIN)/python:
+	@$(MAKE) interpreter PYTHON='$(PYTHON)'
+	$(PYTHON) -m venv $(VENV)
+
+# Installed over what is there, so that a change of the lock pulls nothing from under a running test; `make clean` starts anew.
+$(STAMP): $(LOCK) pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: $(STAMP) ## Run the tests; ARGS="tests/test_loop.py -k deny"
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+check: $(STAMP) ## Format, lint, types, architecture, public surface, forbidden text
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(CHECKED)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python $(CHECKED)
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/signatures.py --check
+	$(BIN)/python scripts/forbidden_text.py
+
+format: $(STAMP) ## Format, and mend what ruff can mend
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+signatures: $(STAMP) ## Rewrite docs/public-api.txt
+	$(BIN)/python scripts/signatures.py
+
+mutants: $(STAMP) ## Break each promise on purpose, and see a test notice; ARGS="--only P3"
+	$(BIN)/python scripts/mutants.py $(ARGS)
+
+demo: $(STAMP) ## Run the quick start
+	$(BIN)/python -m examples.quickstart $(ARGS)
+
+lock: ## Pin the development dependencies anew (needs uv); ARGS="--upgrade"
+	@command -v $(UV) >/dev/null || { echo 'Locking needs uv: install it, or name it with UV=/path/to/uv.' >&2; exit 1; }
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --custom-compile-command 'make lock' --quiet -o $(LOCK) $(ARGS)
+
+changelog-draft: $(STAMP) ## Show the changelog of the next release
+	$(BIN)/towncrier build --draft --version next
+
+clean: ## Remove .venv and what the tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Examples. They are in no wheel: copy from them."""

@@ -1,0 +1,155 @@
+"""Byline: AI agents change records, a person approves each write, and people know.
+
+`CONSUMER_API` is what an application calls; `EXTENSION_POINTS` is what a host or a third party implements.
+"""
+
+from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
+from byline.announcing import AfterAiRecordWrittenEvent, EventDispatcher, Listener, ListenerDispatcher
+from byline.approval.decision import (
+    Approve,
+    CallVerdict,
+    Change,
+    Decision,
+    Deny,
+    ReconcileVerdict,
+    Reconciliation,
+)
+from byline.approval.fence import Fence
+from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
+from byline.driving import Conversation, LoopRun
+from byline.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    BylineError,
+    ConfigurationError,
+    DedupeConflict,
+    InvalidArguments,
+    InvalidIdentifier,
+    KeyMissing,
+    ModelError,
+    NotAllowed,
+    NotDecidable,
+    NotRetryable,
+    RunFinished,
+    RuntimeClosed,
+    SchemaMismatch,
+    SealBroken,
+    StaleDecision,
+    StoreError,
+    StoreUnavailable,
+    ToolContractBroken,
+    ToolError,
+    ToolNotLoaded,
+    UnknownAgent,
+    UnknownCall,
+    UnknownRun,
+)
+from byline.loop import ToolLoop
+from byline.models import (
+    AssistantMessage,
+    ChatModel,
+    ModelAnswer,
+    ModelCall,
+    ModelRequest,
+    NativePart,
+    OfferedTool,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from byline.records import RecordReference, WriteKind
+from byline.runs.run import Pending, Run, UncertainCall
+from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
+from byline.runs.steps import Step, StepKind, WriteFact
+from byline.runtime import Agent, AgentRuntime, Recovery
+from byline.store.protocol import LateReport, RunStore
+from byline.tools import Landed, NotLanded, Tool, Toolbox, ToolContext, ToolEffect, ToolResult, ToolSpec, tool
+
+__all__ = [
+    "AfterAiRecordWrittenEvent",
+    "Agent",
+    "AgentRuntime",
+    "AiActorContext",
+    "AlreadyDecided",
+    "ApprovalExpired",
+    "Approve",
+    "AssistantMessage",
+    "Authority",
+    "BylineError",
+    "CallVerdict",
+    "Change",
+    "ChatModel",
+    "ConfigurationError",
+    "Conversation",
+    "Decision",
+    "DedupeConflict",
+    "Deny",
+    "EventDispatcher",
+    "Fence",
+    "Grant",
+    "InvalidArguments",
+    "InvalidIdentifier",
+    "KeyMissing",
+    "Landed",
+    "LateReport",
+    "Listener",
+    "ListenerDispatcher",
+    "LoopRun",
+    "ModelAnswer",
+    "ModelCall",
+    "ModelError",
+    "ModelRequest",
+    "NativePart",
+    "NotAllowed",
+    "NotDecidable",
+    "NotLanded",
+    "NotRetryable",
+    "OfferedTool",
+    "Pending",
+    "PendingCall",
+    "PendingTurn",
+    "ProposedCall",
+    "ReconcileVerdict",
+    "Reconciliation",
+    "RecordReference",
+    "Recovery",
+    "RejectedCall",
+    "Run",
+    "RunFinished",
+    "RunStatus",
+    "RunStore",
+    "RuntimeClosed",
+    "SchemaMismatch",
+    "Scope",
+    "SealBroken",
+    "StaleDecision",
+    "Step",
+    "StepKind",
+    "StoreError",
+    "StoreUnavailable",
+    "TerminationReason",
+    "Tool",
+    "ToolContext",
+    "ToolContractBroken",
+    "ToolEffect",
+    "ToolError",
+    "ToolLoop",
+    "ToolMessage",
+    "ToolNotLoaded",
+    "ToolResult",
+    "ToolSpec",
+    "Toolbox",
+    "UncertainCall",
+    "UncertaintyReason",
+    "UnknownAgent",
+    "UnknownCall",
+    "UnknownRun",
+    "Usage",
+    "UserMessage",
+    "WriteFact",
+    "WriteKind",
+    "tool",
+]
+
+EXTENSION_POINTS = ("Authority", "ChatModel", "EventDispatcher", "Listener", "RunStore", "Tool")
+CONSUMER_API = tuple(name for name in __all__ if name not in EXTENSION_POINTS)

@@ -1,0 +1,93 @@
+"""Who a run acts for, who decides, and the host's object that knows what they may do."""
+
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, Self
+from uuid import UUID
+
+from pydantic import JsonValue
+
+from byline.errors import InvalidIdentifier
+
+MAX_ACTOR_ID_BYTES = 255
+
+
+class Scope(StrEnum):
+    """What kind of actor this is."""
+
+    USER = "user"
+    SERVICE = "service"
+
+
+class Grant(StrEnum):
+    """What an actor may do to runs, on top of what the host lets them do to records."""
+
+    APPROVE = "approve"
+    """Release or deny the calls of a waiting turn."""
+    RECONCILE = "reconcile"
+    """Say whether an uncertain write landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AiActorContext:
+    """Who a run acts for, or who decides. It comes from the host's authentication, never from a request.
+
+    Raises:
+        InvalidIdentifier: the id is blank, not a str or longer than 255 bytes.
+    """
+
+    id: str
+    scope: Scope = Scope.USER
+    grants: frozenset[Grant] = frozenset()
+
+    def __post_init__(self) -> None:
+        if (
+            type(self.id) is not str
+            or not self.id.strip()
+            or len(self.id.encode("utf-8", "replace")) > MAX_ACTOR_ID_BYTES
+        ):
+            raise InvalidIdentifier(f"an actor's id is a str that is not blank, of at most {MAX_ACTOR_ID_BYTES} bytes")
+        object.__setattr__(self, "scope", Scope(self.scope))
+        object.__setattr__(self, "grants", frozenset(Grant(grant) for grant in self.grants))
+
+    @classmethod
+    def user(cls, id: str, *, grants: Collection[Grant] = ()) -> Self:  # noqa: A002 - the field's own name
+        """Name a person."""
+        return cls(id, Scope.USER, frozenset(grants))
+
+    @classmethod
+    def service(cls, id: str, *, grants: Collection[Grant] = ()) -> Self:  # noqa: A002 - the field's own name
+        """Name a service account: it may start runs, and can never release a write."""
+        return cls(id, Scope.SERVICE, frozenset(grants))
+
+    def restricted_to(self, other: "AiActorContext") -> "AiActorContext":
+        """Return this actor with the grants that both have: a session may be narrower than its owner."""
+        return AiActorContext(self.id, self.scope, self.grants & other.grants)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCall:
+    """One call as the authority judges it: permissions are per record, so it sees the arguments.
+
+    `arguments` is the normalised JSON object that will run if it is approved.
+    """
+
+    run_id: UUID
+    call_id: UUID
+    agent: str
+    tool: str
+    writes: bool
+    arguments: Mapping[str, JsonValue]
+
+
+class Authority(Protocol):
+    """The host's object that knows people and what they may do. Methods may be sync or async; raising means no."""
+
+    def load(self, actor_id: str, /) -> "AiActorContext | Awaitable[AiActorContext | None] | None":
+        """Return the actor as the host knows them now, or None if they are disabled or unknown."""
+        ...
+
+    def may_run(self, actor: AiActorContext, call: ProposedCall, /) -> bool | Awaitable[bool]:
+        """Say whether the actor may run this call with these arguments."""
+        ...

@@ -1,0 +1,138 @@
+"""What a person decides: about a waiting turn, and about a write that nobody knows the outcome of."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Self, TypeAlias
+from uuid import UUID
+
+from pydantic import JsonValue
+
+from byline.errors import InvalidIdentifier
+from byline.records import RecordReference, WriteKind
+from byline.tools.result import WriteTarget
+
+MAX_REASON_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Release the call exactly as it was shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Refuse the call. The reason, at most 2,000 characters, reaches the model as a person's words."""
+
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or len(self.reason) > MAX_REASON_CHARACTERS:
+            raise InvalidIdentifier(f"a reason is a text of at most {MAX_REASON_CHARACTERS} characters")
+        object.__setattr__(self, "reason", self.reason.encode("utf-8", "replace").decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Propose other arguments: the whole set, not a patch. The turn is shown and decided anew."""
+
+    arguments: Mapping[str, JsonValue]
+
+
+Verdict: TypeAlias = Approve | Deny | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Verdicts on a waiting turn, bound by its digest to what was read.
+
+    Built by `approve`, `deny`, `change` and `per_call`. A decision carries no call and no
+    arguments to run: what runs is what was stored (vercel/ai PR#15947).
+
+    Attributes:
+        digest: `pending.digest` of the turn that was read.
+        verdicts: by call id; empty when `for_all` speaks for every call still undecided.
+        for_all: one verdict for every call still undecided, or None.
+    """
+
+    digest: str
+    verdicts: Mapping[UUID, Verdict] = field(default_factory=lambda: MappingProxyType({}))
+    for_all: Approve | Deny | None = None
+
+    @classmethod
+    def approve(cls, digest: str) -> Self:
+        """Release every call that is still undecided."""
+        return cls(digest, for_all=Approve())
+
+    @classmethod
+    def deny(cls, digest: str, reason: str = "") -> Self:
+        """Refuse every call that is still undecided."""
+        return cls(digest, for_all=Deny(reason))
+
+    @classmethod
+    def change(cls, digest: str, call_id: UUID, arguments: Mapping[str, JsonValue]) -> Self:
+        """Propose other arguments for one call."""
+        return cls(digest, MappingProxyType({call_id: Change(arguments)}))
+
+    @classmethod
+    def per_call(cls, digest: str, verdicts: Mapping[UUID, Verdict]) -> Self:
+        """Decide call by call. Calls that are not named stay undecided, and the run goes on waiting."""
+        return cls(digest, MappingProxyType(dict(verdicts)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallVerdict:
+    """What was decided about one call, by whom, and when by the store's clock."""
+
+    call_id: UUID
+    verdict: Approve | Deny
+    actor_id: str
+    at: datetime
+
+
+class ReconcileVerdict(StrEnum):
+    """What was found out about an uncertain write."""
+
+    LANDED = "landed"
+    RUN_AGAIN = "run_again"
+    LEAVE_IT = "leave_it"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """A verdict on an uncertain call, bound by its digest to what was read.
+
+    Built by `landed`, `run_again` and `leave_it`.
+
+    Attributes:
+        digest: `uncertain.digest` of the call that was read.
+        verdict: what was found.
+        target: the record it wrote, with `LANDED` only.
+        deny: ids of other calls of the turn that are not to run any more.
+    """
+
+    digest: str
+    verdict: ReconcileVerdict
+    target: WriteTarget | None = None
+    deny: frozenset[UUID] = frozenset()
+
+    def __post_init__(self) -> None:
+        if (self.verdict is ReconcileVerdict.LANDED) != (self.target is not None):
+            raise InvalidIdentifier("a write that landed names its record; one that did not names none")
+
+    @classmethod
+    def landed(cls, digest: str, record: RecordReference, kind: WriteKind, *, deny: Collection[UUID] = ()) -> Self:
+        """The write landed: it is announced, and never run again."""
+        return cls(digest, ReconcileVerdict.LANDED, WriteTarget(record, kind), frozenset(deny))
+
+    @classmethod
+    def run_again(cls, digest: str, *, deny: Collection[UUID] = ()) -> Self:
+        """The write did not land: run it again, with the same idempotency key. A release like any other."""
+        return cls(digest, ReconcileVerdict.RUN_AGAIN, None, frozenset(deny))
+
+    @classmethod
+    def leave_it(cls, digest: str, *, deny: Collection[UUID] = ()) -> Self:
+        """The write did not land, and is not to be run again."""
+        return cls(digest, ReconcileVerdict.LEAVE_IT, None, frozenset(deny))

@@ -1,0 +1,126 @@
+"""Who may decide, and whether a released call may still run. The default is no."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
+from byline.approval.turn import PendingCall, PendingTurn
+from byline.errors import NotAllowed
+from byline.threads import DaemonThreads
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+AUTHORITY_TIMEOUT = 10.0
+"""Seconds the host's authority may take for one answer; longer means no."""
+
+
+class Gate:
+    """Asks the host's authority, and lets nothing through that it did not clearly allow.
+
+    An authority that raises, hangs or answers something that is not the type it should be means no;
+    it is logged, so that an operator sees why.
+    """
+
+    def __init__(self, authority: Authority | None, *, timeout: float = AUTHORITY_TIMEOUT) -> None:
+        self._authority = authority
+        self._timeout = timeout
+        self._threads = DaemonThreads("byline-authority")
+
+    async def load(self, actor_id: str) -> AiActorContext | None:
+        """Return the actor as the host knows them now, or None if they may do nothing."""
+        authority = self._authority
+        if authority is None:
+            return None
+        loaded = await self._ask("load", authority.load, actor_id)
+        return loaded if isinstance(loaded, AiActorContext) and loaded.id == actor_id else None
+
+    async def may_run(self, actor: AiActorContext, call: ProposedCall) -> bool:
+        """Whether the actor may run this call with these arguments."""
+        authority = self._authority
+        return authority is not None and await self._ask("may_run", authority.may_run, actor, call) is True
+
+    async def decider(self, actor: AiActorContext, *needed: Grant) -> AiActorContext:
+        """Return the decider as the authority knows them, with the grants that session and authority both give.
+
+        Raises:
+            NotAllowed: the authority does not know them, or they lack every one of the needed grants.
+        """
+        known = await self.load(actor.id)
+        if known is None:
+            raise NotAllowed("the authority does not know this actor, or they are disabled; nothing was executed")
+        known = known.restricted_to(actor)
+        if needed and known.grants.isdisjoint(needed):
+            raise NotAllowed(f"this needs the grant {' or '.join(needed)}; nothing was executed")
+        return known
+
+    async def check_release(
+        self,
+        actor: AiActorContext,
+        call: PendingCall,
+        turn: PendingTurn,
+        initiator_id: str,
+        *,
+        second_approver: bool,
+    ) -> None:
+        """Refuse an actor who may not release this call (P14).
+
+        Raises:
+            NotAllowed: and why. Nothing was executed.
+        """
+        if actor.scope is not Scope.USER:
+            raise NotAllowed("a service account cannot release a write; nothing was executed")
+        if second_approver and actor.id == initiator_id:
+            raise NotAllowed("this agent needs a second approver: who started the run cannot release its writes")
+        if second_approver and actor.id == call.changed_by:
+            raise NotAllowed("this agent needs a second approver: who changed the arguments cannot release them")
+        if not await self.may_run(actor, propose(turn, call)):
+            raise NotAllowed(f"the authority does not let this actor run {call.tool} with these arguments")
+
+    async def refusal(
+        self, initiator_id: str, approver_id: str | None, call: PendingCall, turn: PendingTurn
+    ) -> str | None:
+        """Ask again before a released call runs (P15): does it stand that these people may run it?
+
+        Returns:
+            What the model is told if it does not, else None.
+        """
+        for actor_id, who in (
+            (initiator_id, "person this run acts for"),
+            (approver_id, "person who approved it"),
+        ):
+            if actor_id is None:
+                continue
+            actor = await self.load(actor_id)
+            if actor is None or not await self.may_run(actor, propose(turn, call)):
+                return f"Not executed: the {who} may not do this any more."
+        return None
+
+    async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:
+        """Ask on a thread if the authority is sync: it may use a database; bounded in time."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                if inspect.iscoroutinefunction(ask):
+                    answer: T | Awaitable[T] = ask(*arguments)
+                else:
+                    answer = await self._threads.submit(lambda: ask(*arguments))
+                return await answer if inspect.isawaitable(answer) else answer
+        except Exception:  # noqa: BLE001 - whatever the host's object raises means no (P14)
+            _log.exception("The authority's %s failed; that means no", question, extra={"action": "authority_failed"})
+            return None
+
+
+def propose(turn: PendingTurn, call: PendingCall) -> ProposedCall:
+    """Show a call to the authority."""
+    return ProposedCall(
+        run_id=turn.run_id,
+        call_id=call.id,
+        agent=turn.agent,
+        tool=call.tool,
+        writes=call.effect.writes,
+        arguments=call.arguments,
+    )

@@ -1,0 +1,17 @@
+"""The one small protocol behind which every model stands."""
+
+from typing import Protocol
+
+from byline.models.messages import ModelAnswer, ModelRequest
+
+
+class ChatModel(Protocol):
+    """Transcript and tools in, one answer out."""
+
+    async def answer(self, request: ModelRequest, /) -> ModelAnswer:
+        """Answer once.
+
+        Raises:
+            ModelError: the model could not answer; any other exception is treated alike.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""What a run is: its statuses and their legal moves, its trace, and how people read it."""

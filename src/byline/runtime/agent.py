@@ -1,0 +1,63 @@
+"""What an agent is: a name, a model, its tools, and the gate's facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byline.errors import ConfigurationError
+from byline.models.protocol import ChatModel
+from byline.tools.protocol import Tool
+
+MAX_NAME = 64
+"""Longest name of an agent, in characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """An agent: who answers, with which tools, under which rules. Found by its name in every process.
+
+    Attributes:
+        name: 1 to 64 characters that print.
+        model: who answers.
+        tools: what it may call.
+        instructions: what the model is told first.
+        max_rounds: how many answers may call tools; then the model closes without tools.
+        second_approver: the initiator of a run may not release its writes; somebody else must.
+        approval_ttl: seconds until a waiting turn expires, or None.
+
+    Raises:
+        ConfigurationError: one of these cannot work.
+    """
+
+    name: str
+    model: ChatModel
+    tools: Sequence[Tool] = ()
+    instructions: str = ""
+    max_rounds: int = 20
+    second_approver: bool = False
+    approval_ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isprintable() or not 0 < len(self.name.strip()) <= MAX_NAME:
+            raise ConfigurationError(f"an agent's name is 1 to {MAX_NAME} characters that print")
+        if isinstance(self.model, str) or not callable(getattr(self.model, "answer", None)):
+            raise ConfigurationError(f"agent {self.name}: a model is a ChatModel, an object with an async answer()")
+        if type(self.max_rounds) is not int or self.max_rounds < 1:
+            raise ConfigurationError(f"agent {self.name}: max_rounds is a whole number of at least 1")
+        if type(self.second_approver) is not bool:
+            raise ConfigurationError(f"agent {self.name}: second_approver is True or False")
+        if not isinstance(self.instructions, str):
+            raise ConfigurationError(f"agent {self.name}: instructions are a text")
+        if self.approval_ttl is not None:
+            seconds(f"agent {self.name}: approval_ttl", self.approval_ttl)
+        object.__setattr__(self, "tools", tuple(self.tools))
+
+
+def seconds(name: str, value: object) -> float:
+    """Check a duration.
+
+    Raises:
+        ConfigurationError: it is no positive finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ConfigurationError(f"{name} is a positive number of seconds")
+    return float(value)

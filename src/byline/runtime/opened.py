@@ -1,0 +1,89 @@
+"""An open runtime: its threads, and the executions that belong to it and not to their callers."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Generator
+from typing import TypeVar
+from uuid import UUID
+
+from byline.runtime.heartbeat import Heartbeat
+from byline.runtime.segment import Segment, Stop
+from byline.runtime.store_threads import StoreThreads
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Opened:
+    """What exists only while a runtime is open, on one event loop."""
+
+    def __init__(self, threads: StoreThreads, heartbeat: Heartbeat) -> None:
+        self.event_loop = asyncio.get_running_loop()
+        self.threads = threads
+        self.heartbeat = heartbeat
+        self.closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._segments: dict[asyncio.Task[object], tuple[UUID, Segment]] = {}
+        self._unwanted: set[asyncio.Task[object]] = set()
+
+    def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
+        """Run something that belongs to the runtime. Closing waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def spawn_unwatched(self, work: Coroutine[object, object, object]) -> None:
+        """Run something that nobody waits for: its failure is logged."""
+        self.spawn(work).add_done_callback(_log_failure)
+
+    def _ended(self, task: "asyncio.Task[object]") -> None:
+        self._tasks.discard(task)
+        self._unwanted.discard(task)
+
+    @contextlib.contextmanager
+    def executing(self, segment: Segment, run_id: UUID) -> Generator[None, None, None]:
+        """Know the segment that the current task executes, so that it can be asked to stop."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._segments[task] = (run_id, segment)
+        if self.closing.is_set() or task in self._unwanted:
+            segment.stop(Stop.HAND_BACK)
+        try:
+            yield
+        finally:
+            del self._segments[task]
+
+    def hand_back(self, task: "asyncio.Task[object]") -> None:
+        """Let an execution whose caller has gone finish its step, and hand its run back."""
+        self._unwanted.add(task)
+        task.add_done_callback(_log_failure)
+        if task in self._segments:
+            self._segments[task][1].stop(Stop.HAND_BACK)
+
+    async def cancel(self, run_id: UUID) -> None:
+        """Tell the segment that executes a run here that it is cancelled, and wait for it unless it is in a write."""
+        for task, (executed, segment) in list(self._segments.items()):
+            if executed == run_id:
+                segment.stop(Stop.CANCEL)
+                if not segment.writing and task is not asyncio.current_task():
+                    await asyncio.wait({task})
+
+    async def close(self, grace: float) -> None:
+        """Finish the steps in flight and hand their runs back; after the grace, break off what still runs."""
+        self.closing.set()
+        for why in (Stop.HAND_BACK, Stop.ABORT):
+            for _, segment in list(self._segments.values()):
+                segment.stop(why)
+            if self._tasks:
+                await asyncio.wait(set(self._tasks), timeout=grace)
+        for task in list(self._tasks):
+            _log.error("Something of the runtime did not end in time", extra={"action": "not_ended"})
+            task.cancel()
+
+
+def _log_failure(task: "asyncio.Task[object]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("An execution that nobody waited for failed", exc_info=error, extra={"action": "execution_failed"})

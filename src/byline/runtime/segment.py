@@ -1,0 +1,380 @@
+"""One segment: one unbroken execution of a run by one process, from its claim to whatever ends it.
+
+It drives the loop, and stores each step before it asks for the next:
+
+    claim ▸ drive ▸ Answered        progress                        ▸ next
+                  ▸ AboutToWrite    fence (refused after a cancel)  ▸ next: the tool runs
+                  ▸ Finished        result, fence cleared           ▸ next
+                  ▸ Suspended, Uncertain, Ended, …                  ▸ the segment's end
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from byline.approval.decision import CallVerdict, Deny, ReconcileVerdict
+from byline.approval.fence import Fence
+from byline.approval.gate import Gate
+from byline.approval.turn import PendingCall, PendingTurn
+from byline.driving import (
+    AboutToWrite,
+    Answered,
+    Conversation,
+    Ended,
+    Finished,
+    Lied,
+    LoopRun,
+    LoopStep,
+    ModelFailed,
+    Suspended,
+)
+from byline.errors import CancelRequested, ClaimLost, StoreUnavailable
+from byline.loop import ToolLoop
+from byline.models.messages import ToolMessage
+from byline.models.transcript import open_calls
+from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
+from byline.runs.steps import NewStep, StepKind
+from byline.runtime.agent import Agent
+from byline.runtime.heartbeat import Heartbeat, Holding
+from byline.runtime.store_threads import StoreThreads
+from byline.runtime.trace import call_steps, cancelled_steps, model_step
+from byline.store.protocol import (
+    BecomeUncertain,
+    Change,
+    Claimed,
+    HandBack,
+    LateReport,
+    Progress,
+    RunStore,
+    SetFence,
+    Settle,
+    Suspend,
+)
+from byline.tools.result import WriteTarget
+
+_log = logging.getLogger(__name__)
+
+FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
+"""Seconds between two attempts to reach a store that does not answer."""
+
+
+class Stop(IntEnum):
+    """Why a segment is to stop; a higher one overrides a lower one."""
+
+    NO = 0
+    HAND_BACK = 1
+    """Finish the step in flight, then hand the run back."""
+    CANCEL = 2
+    """Start nothing more: break off a model call or a read, let a write end, then cancel the run."""
+    LOST = 3
+    """Another segment has the run: break off, and store nothing more."""
+    ABORT = 4
+    """The grace is over: break off whatever runs. A write in flight becomes uncertain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What every segment of a runtime shares."""
+
+    store: RunStore
+    threads: StoreThreads
+    heartbeat: Heartbeat
+    gate: Gate
+    resources: object
+    release_ttl: float
+    spawn: Callable[[Coroutine[object, object, None]], None]
+
+
+class Segment:
+    """Executes one claimed run until it is suspended, handed back, settled, uncertain, or taken away."""
+
+    def __init__(
+        self, claimed: Claimed, claimed_at: float, agent: Agent, tool_loop: ToolLoop, place: Workplace
+    ) -> None:
+        self._run = claimed.run
+        self._claim = claimed.claim
+        self._claimed = claimed
+        self._agent = agent
+        self._loop = tool_loop
+        self._place = place
+        self._at = len(claimed.messages)
+        self._revision = 0
+        self._fence = claimed.run.fence
+        self._open = _open_names(claimed)
+        self._verdicts = _standing_verdicts(claimed, place.release_ttl)
+        self._stop = Stop.CANCEL if claimed.run.cancel_requested else Stop.NO
+        # A known outcome is told before anything else; a standing fence without one is not cancelled silently (P9).
+        self._writing = self._fence is not None and not (self._stop and self._nothing_to_tell())
+        self._current: asyncio.Task[LoopStep | None] | None = None
+        self._event_loop = asyncio.get_running_loop()
+        self._holding: Holding = place.heartbeat.hold(self._claim, claimed_at, self._beaten)
+
+    @property
+    def writing(self) -> bool:
+        """Whether a fence stands: nothing but its end ends the step."""
+        return self._writing
+
+    def stop(self, why: Stop) -> None:
+        """Ask the segment to stop. Called on the event loop's thread; returns at once."""
+        self._stop = max(self._stop, why)
+        breaks_off = self._stop is Stop.ABORT or (self._stop > Stop.HAND_BACK and not self._writing)
+        if breaks_off and self._current is not None:
+            self._current.cancel()
+
+    def _beaten(self, lost: bool, cancel_requested: bool) -> None:
+        """Hear from the heartbeat, on its thread."""
+        why = Stop.LOST if lost else Stop.CANCEL if cancel_requested else Stop.NO
+        try:
+            self._event_loop.call_soon_threadsafe(self.stop, why)
+        except RuntimeError:
+            _log.debug("A heartbeat came after the event loop had closed")
+
+    async def run(self) -> Fence | None:
+        """Execute until something ends it.
+
+        Returns:
+            The fence, if the run became uncertain.
+
+        Raises:
+            StoreUnavailable: the store did not answer; what stands there is what goes on.
+        """
+        try:
+            return await self._drive()
+        except ClaimLost as lost:
+            extra = {"action": "claim_lost", "run_id": str(self._run.run_id), "claim": self._claim.number}
+            _log.warning("Segment %s of run %s stops: %s", self._claim.number, self._run.run_id, lost, extra=extra)
+            return None
+        finally:
+            self._place.heartbeat.release(self._holding)
+
+    async def _drive(self) -> Fence | None:
+        if self._claimed.taken_over:
+            _log.info("Run %s is taken over", self._run.run_id, extra={"action": "taken_over"})
+        steps = self._loop.drive(self._conversation(), self._loop_run())
+        async with aclosing(steps):
+            while True:
+                if self._stop and not self._writing:
+                    return await self._break_off()
+                step = await self._next(steps)
+                if step is None:
+                    return await self._break_off()
+                try:
+                    if await self._keep(step):
+                        return self._fence
+                except CancelRequested:
+                    return await self._cancel()
+
+    async def _next(self, steps: AsyncGenerator[LoopStep, None]) -> LoopStep | None:
+        """Ask the loop for its next step, in a task that `stop` can break off.
+
+        Returns:
+            None if it was broken off.
+        """
+        self._current = asyncio.create_task(anext(steps))
+        try:
+            await asyncio.wait({self._current})
+        except asyncio.CancelledError:
+            self._current.cancel()
+            raise
+        current, self._current = self._current, None
+        if current.cancelled() and self._stop > Stop.HAND_BACK:
+            return None
+        return current.result()
+
+    async def _keep(self, step: LoopStep) -> bool:
+        """Store a step. Returns whether it was the last."""
+        match step:
+            case Answered(message, seconds):
+                self._open.update(zip(message.call_ids, (call.name for call in message.answer.calls), strict=True))
+                await self._advance(Progress(messages=(message,), steps=(model_step(message, seconds),)))
+            case AboutToWrite(fence):
+                await self._advance(SetFence(fence))
+                self._fence, self._writing = fence, True
+            case Finished(reports):
+                kept = tuple(step for report in reports for step in call_steps(report))
+                clears = self._fence.call_id if self._fence is not None else None
+                change = Progress(messages=tuple(report.message for report in reports), steps=kept, clears=clears)
+                await self._record(change, reports[0].written)
+                for report in reports:
+                    self._open.pop(report.call_id, None)
+                self._fence, self._writing = None, False
+            case Suspended(turn, said, seconds):
+                spoken = () if said is None else (said,)
+                kept = tuple(model_step(message, seconds) for message in spoken)
+                suspended = NewStep(StepKind.SUSPENDED, payload={"calls": len(turn.calls), "digest": turn.digest})
+                suspend = Suspend(turn=turn, ttl=self._agent.approval_ttl, messages=spoken, steps=(*kept, suspended))
+                await self._advance(suspend)
+                return True
+            case Ended(message, reason, seconds):
+                await self._settle(RunStatus.COMPLETED, reason, message.answer.text, model_step(message, seconds))
+                return True
+            case ModelFailed(error):
+                failed = NewStep(
+                    StepKind.MODEL,
+                    payload={"failed": type(error).__name__},
+                    detail=str(error)[:2_000] or None,
+                )
+                await self._settle(RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED, None, failed)
+                return True
+            case Lied():
+                await self._settle(RunStatus.FAILED, TerminationReason.READ_ONLY_TOOL_WROTE, None)
+                return True
+            case uncertain:
+                self._fence, self._writing = uncertain.fence, False
+                await self._become_uncertain(uncertain.reason, uncertain.detail)
+                return True
+        return False
+
+    async def _break_off(self) -> Fence | None:
+        """End the segment because it was asked to stop."""
+        match self._stop:
+            case Stop.LOST:
+                raise ClaimLost
+            case Stop.CANCEL:
+                return await self._cancel()
+            case _ if self._fence is not None:
+                await self._become_uncertain(UncertaintyReason.INTERRUPTED, "stopped past its grace in a write")
+                return self._fence
+            case _:
+                await self._advance(HandBack(steps=(NewStep(StepKind.HANDED_BACK),)))
+                return None
+
+    async def _cancel(self) -> Fence | None:
+        """Cancel the run; while its fence stands, nobody may say that nothing was written (P9)."""
+        if self._fence is not None and not self._was_found_not_landed():
+            await self._become_uncertain(UncertaintyReason.NOT_REPEATABLE, "cancelled while a write was unknown")
+            return self._fence
+        if self._fence is not None:  # found not to have landed, and now it is not run again
+            await self._advance(Progress(clears=self._fence.call_id))
+            self._fence = None
+        steps = cancelled_steps(self._open.items())
+        await self._settle(RunStatus.CANCELLED, TerminationReason.CANCELLED, None, *steps)
+        return None
+
+    def _nothing_to_tell(self) -> bool:
+        return self._run.fence_verdict is None or self._was_found_not_landed()
+
+    def _was_found_not_landed(self) -> bool:
+        """Whether somebody said that the fenced call did not land, and it was not run again since."""
+        known = self._run.fence_verdict
+        return known is not None and known.verdict is ReconcileVerdict.RUN_AGAIN and self._fence == self._run.fence
+
+    async def _settle(self, status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> None:
+        settled = NewStep(StepKind.SETTLED, payload={"status": status.value, "reason": reason.value})
+        await self._advance(Settle(status=status, reason=reason, output=output, steps=(*steps, settled)))
+
+    async def _become_uncertain(self, reason: UncertaintyReason, detail: str) -> None:
+        assert self._fence is not None
+        step = NewStep(
+            StepKind.UNCERTAIN,
+            self._fence.call_id,
+            {"tool": self._fence.tool, "attempt": self._fence.attempt, "reason": reason.value},
+            detail=detail,
+        )
+        await self._record(BecomeUncertain(reason=reason, steps=(step,)), None)
+
+    async def _advance(self, change: Change) -> None:
+        """Store a change, or say that it could not be stored: then what would follow does not happen (P16)."""
+        place = self._place
+        spoken = change.messages if isinstance(change, Progress | Suspend) else ()
+        cancel = await place.threads(place.store.advance, self._claim, change, at=self._at, revision=self._revision)
+        self._at += len(spoken)
+        self._revision += 1
+        if cancel:
+            self._stop = max(self._stop, Stop.CANCEL)
+
+    async def _record(self, change: Change, written: WriteTarget | None) -> None:
+        """Store what a write did. Where the store does not answer, this is tried again, never the tool (P9)."""
+        delay = FIRST_DELAY
+        while True:
+            try:
+                return await self._advance(change)
+            except StoreUnavailable:
+                if self._holding.lost or self._stop is Stop.ABORT:
+                    raise
+                _log.exception(
+                    "The result of a write could not be stored; trying again in %s s",
+                    delay,
+                    extra={"action": "result_not_stored", "run_id": str(self._run.run_id)},
+                )
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
+            except ClaimLost:
+                if written is not None and self._fence is not None:
+                    await self._report_late(self._fence, written)
+                raise
+
+    def _came_late(self, fence: Fence, target: WriteTarget) -> None:
+        self._place.spawn(self._report_late(fence, target))
+
+    async def _report_late(self, fence: Fence, target: WriteTarget) -> None:
+        """Say what a write did although this segment may say nothing else of the run any more."""
+        report = LateReport(report_id=uuid7(), claim=self._claim, fence=fence, target=target)
+        stored = await self._place.threads(self._place.store.report_late, report)
+        _log.warning(
+            "A write of run %s was reported late%s",
+            self._run.run_id,
+            ", against what had been decided" if stored.conflict else "",
+            extra={"action": "late_report", "run_id": str(self._run.run_id), "conflict": stored.conflict},
+        )
+
+    def _conversation(self) -> Conversation:
+        run = self._run
+        return Conversation(
+            messages=self._claimed.messages,
+            turn=run.turn,
+            verdicts=self._verdicts,
+            suspensions=run.suspension,
+            fence=run.fence,
+            known=run.fence_verdict,
+        )
+
+    def _loop_run(self) -> LoopRun:
+        run, turn = self._run, self._run.turn
+        return LoopRun(
+            actor=run.actor,
+            agent=run.agent,
+            run_id=run.run_id,
+            claim=self._claim.number,
+            resources=self._place.resources,
+            second_approver=self._agent.second_approver or (turn is not None and turn.second_approver),
+            guard=self._holding.check,
+            refusal=self._refusal,
+            came_late=self._came_late,
+        )
+
+    async def _refusal(self, call: PendingCall, approver_id: str | None) -> str | None:
+        run = self._run
+        turn = PendingTurn(
+            run_id=run.run_id,
+            suspension=run.suspension,
+            agent=run.agent,
+            second_approver=False,
+            calls=(call,),
+        )
+        return await self._place.gate.refusal(run.actor.id, approver_id, call, turn)
+
+
+def _open_names(claimed: Claimed) -> dict[UUID, str]:
+    """The calls that have no result yet, with the names of their tools."""
+    message = open_calls(claimed.messages)
+    if message is None:
+        return {}
+    answered = {said.call_id for said in claimed.messages if isinstance(said, ToolMessage)}
+    names = zip(message.call_ids, (call.name for call in message.answer.calls), strict=True)
+    return {call_id: name for call_id, name in names if call_id not in answered}
+
+
+def _standing_verdicts(claimed: Claimed, release_ttl: float) -> dict[UUID, CallVerdict]:
+    """The verdicts that still hold: a release that is too old waits again, a denial stands (P13)."""
+    decided, fence = claimed.run.decided, claimed.run.fence
+    if claimed.release_age is None or claimed.release_age <= release_ttl:
+        return dict(decided)
+    fenced = None if fence is None else fence.call_id  # what stands behind a fence cannot wait again
+    return {i: said for i, said in decided.items() if i == fenced or isinstance(said.verdict, Deny)}

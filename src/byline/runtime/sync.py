@@ -1,0 +1,195 @@
+"""The runtime for synchronous code: threads, Django views, Celery tasks, sync listeners."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from uuid import UUID
+
+from byline.actors import AiActorContext
+from byline.approval.decision import Decision, Reconciliation
+from byline.errors import RuntimeClosed
+from byline.models.messages import Message
+from byline.records import RecordReference
+from byline.runs.run import Run
+from byline.runs.status import RunStatus
+from byline.runs.steps import Step, WriteFact
+from byline.runtime.executor import Recovery
+from byline.store.protocol import LateReport
+
+if TYPE_CHECKING:
+    from byline.runtime.runtime import AgentRuntime
+
+T = TypeVar("T")
+
+
+class SyncRuntime:
+    """Mirrors `AgentRuntime`, method by method: same arguments, same results, same errors.
+
+    Where the runtime is open on an event loop, calls from other threads run there. Otherwise `with
+    runtime.sync:` opens it on an event loop of its own, on a thread that holds up no exit. It may be
+    entered more than once, also from several threads: the last one to leave closes it.
+    """
+
+    def __init__(self, runtime: "AgentRuntime") -> None:
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._own: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Open the runtime on an event loop of its own."""
+        with self._lock:
+            if self._entered == 0:
+                started = threading.Event()
+                own = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(own, started), name="byline-sync", daemon=True)
+                self._thread.start()
+                started.wait()
+                try:
+                    asyncio.run_coroutine_threadsafe(self._runtime.__aenter__(), own).result()
+                except BaseException:
+                    self._end(own)
+                    raise
+                self._own = own
+            self._entered += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the runtime, as `AgentRuntime.__aexit__` does."""
+        with self._lock:
+            self._entered -= 1
+            if self._entered == 0 and self._own is not None:
+                own, self._own = self._own, None
+                try:
+                    asyncio.run_coroutine_threadsafe(self._runtime.__aexit__(kind, error, trace), own).result()
+                finally:
+                    self._end(own)
+
+    def _end(self, own: asyncio.AbstractEventLoop) -> None:
+        own.call_soon_threadsafe(own.stop)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _call(self, ask: Callable[[], Coroutine[object, object, T]]) -> T:
+        there = self._own or self._runtime.event_loop
+        if there is None:
+            raise RuntimeClosed
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is there:
+            raise RuntimeClosed("runtime.sync would block the event loop it runs on: await the runtime's own methods")
+        asked = asyncio.run_coroutine_threadsafe(ask(), there)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()  # an interrupted caller is a cancelled one: a write in flight ends well
+            raise
+
+    def run(
+        self,
+        agent: str,
+        prompt: str,
+        *,
+        actor: AiActorContext,
+        dedupe_key: str | None = None,
+        history: Sequence[Message] = (),
+    ) -> Run:
+        """Mirror `AgentRuntime.run`."""
+        return self._call(lambda: self._runtime.run(agent, prompt, actor=actor, dedupe_key=dedupe_key, history=history))
+
+    def enqueue(
+        self,
+        agent: str,
+        prompt: str,
+        *,
+        actor: AiActorContext,
+        dedupe_key: str | None = None,
+        history: Sequence[Message] = (),
+    ) -> Run:
+        """Mirror `AgentRuntime.enqueue`."""
+        return self._call(
+            lambda: self._runtime.enqueue(agent, prompt, actor=actor, dedupe_key=dedupe_key, history=history)
+        )
+
+    def execute(self, run_id: UUID | str) -> Run:
+        """Mirror `AgentRuntime.execute`."""
+        return self._call(lambda: self._runtime.execute(run_id))
+
+    def decide(self, run_id: UUID | str, decision: Decision, *, actor: AiActorContext) -> Run:
+        """Mirror `AgentRuntime.decide`."""
+        return self._call(lambda: self._runtime.decide(run_id, decision, actor=actor))
+
+    def reconcile(self, run_id: UUID | str, verdict: Reconciliation, *, actor: AiActorContext) -> Run:
+        """Mirror `AgentRuntime.reconcile`."""
+        return self._call(lambda: self._runtime.reconcile(run_id, verdict, actor=actor))
+
+    def cancel(self, run_id: UUID | str, *, actor: AiActorContext) -> Run:
+        """Mirror `AgentRuntime.cancel`."""
+        return self._call(lambda: self._runtime.cancel(run_id, actor=actor))
+
+    def verify(self, run_id: UUID | str) -> Run:
+        """Mirror `AgentRuntime.verify`."""
+        return self._call(lambda: self._runtime.verify(run_id))
+
+    def retry(self, run_id: UUID | str) -> Run:
+        """Mirror `AgentRuntime.retry`."""
+        return self._call(lambda: self._runtime.retry(run_id))
+
+    def get_run(self, run_id: UUID | str) -> Run:
+        """Mirror `AgentRuntime.get_run`."""
+        return self._call(lambda: self._runtime.get_run(run_id))
+
+    def list_runs(
+        self,
+        *,
+        status: RunStatus | None = None,
+        agent: str | None = None,
+        after: UUID | str | None = None,
+        limit: int = 100,
+    ) -> Sequence[Run]:
+        """Mirror `AgentRuntime.list_runs`."""
+        return self._call(lambda: self._runtime.list_runs(status=status, agent=agent, after=after, limit=limit))
+
+    def list_steps(self, run_id: UUID | str, *, after: int = 0, limit: int = 1_000) -> Sequence[Step]:
+        """Mirror `AgentRuntime.list_steps`."""
+        return self._call(lambda: self._runtime.list_steps(run_id, after=after, limit=limit))
+
+    def writes(
+        self,
+        *,
+        after: str | None = None,
+        table: str | None = None,
+        since: datetime | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[WriteFact]:
+        """Mirror `AgentRuntime.writes`."""
+        return self._call(lambda: self._runtime.writes(after=after, table=table, since=since, limit=limit))
+
+    def writes_of(self, record: RecordReference, *, limit: int = 1_000) -> Sequence[WriteFact]:
+        """Mirror `AgentRuntime.writes_of`."""
+        return self._call(lambda: self._runtime.writes_of(record, limit=limit))
+
+    def late_reports(self, *, conflicts_only: bool = False, limit: int = 100) -> Sequence[LateReport]:
+        """Mirror `AgentRuntime.late_reports`."""
+        return self._call(lambda: self._runtime.late_reports(conflicts_only=conflicts_only, limit=limit))
+
+    def recover(self) -> Recovery:
+        """Mirror `AgentRuntime.recover`."""
+        return self._call(lambda: self._runtime.recover())
+
+
+def _serve(own: asyncio.AbstractEventLoop, started: threading.Event) -> None:
+    asyncio.set_event_loop(own)
+    own.call_soon(started.set)
+    try:
+        own.run_forever()
+    finally:
+        own.close()

@@ -1,0 +1,49 @@
+"""From a stored run to what people and programs read."""
+
+from collections.abc import Mapping
+
+from byline.runs.run import Pending, Run, UncertainCall
+from byline.runs.status import RunStatus, UncertaintyReason
+from byline.runtime.agent import Agent
+from byline.store.protocol import StoredRun
+from byline.tools.protocol import Verification
+
+
+def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = None) -> Run:
+    """Show a run. What hides a part of it, or would keep this process from executing it, is named in `problem`."""
+    pending = uncertain = None
+    if stored.status is RunStatus.AWAITING_APPROVAL and stored.turn is not None:
+        pending = Pending(stored.turn, stored.decided)
+    if stored.status is RunStatus.UNCERTAIN and stored.fence is not None:
+        reason = stored.reason if isinstance(stored.reason, UncertaintyReason) else UncertaintyReason.INTERRUPTED
+        call = None if stored.turn is None else stored.turn.call(stored.fence.call_id)
+        uncertain = UncertainCall(stored.run_id, stored.fence, reason, call, found)
+    return Run(
+        run_id=stored.run_id,
+        agent=stored.agent,
+        status=stored.status,
+        reason=stored.reason,
+        actor=stored.actor,
+        created_at=stored.created_at,
+        updated_at=stored.updated_at,
+        cancel_requested=stored.cancel_requested,
+        pending=pending,
+        uncertain=uncertain,
+        output=stored.output,
+        problem=problem(stored, agents),
+    )
+
+
+def problem(stored: StoredRun, agents: Mapping[str, Agent]) -> str | None:
+    """Say why this process cannot read or execute a run that has not ended, or None."""
+    if stored.problem is not None or stored.status.is_terminal:
+        return stored.problem
+    agent = agents.get(stored.agent)
+    if agent is None:
+        return f"agent {stored.agent!r} is not loaded in this process"
+    if stored.turn is not None and stored.status in (RunStatus.AWAITING_APPROVAL, RunStatus.UNCERTAIN):
+        loaded = {tool.spec.name for tool in agent.tools}
+        missing = sorted({call.tool for call in stored.turn.calls} - loaded)
+        if missing:
+            return f"agent {stored.agent!r} has no tool {', '.join(map(repr, missing))} in this process"
+    return None

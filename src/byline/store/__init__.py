@@ -1,0 +1,1 @@
+"""Where runs live: the protocol of a store, and the store over SQL databases."""

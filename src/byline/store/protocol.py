@@ -1,0 +1,391 @@
+"""What a store must do. Small and sync: each method is one transaction, and safe to call from any thread.
+
+Every store passes the conformance suite in `byline.testing`. Times are the database's: a worker's
+clock is never asked. Where the answer to a COMMIT was lost, a method looks what stands there and
+goes on from that (P16); it raises `StoreUnavailable` only when it cannot find out.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+from uuid import UUID
+
+from byline.actors import AiActorContext
+from byline.approval.decision import Approve, CallVerdict, Deny
+from byline.approval.fence import Fence, FenceVerdict
+from byline.approval.turn import PendingTurn
+from byline.models.messages import Message
+from byline.records import RecordReference
+from byline.runs.run import Reason
+from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
+from byline.runs.steps import NewStep, Step, WriteFact
+from byline.tools.result import WriteTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be created, with the transcript it begins with."""
+
+    run_id: UUID
+    agent: str
+    actor: AiActorContext
+    messages: tuple[Message, ...]
+    dedupe_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right of one segment to execute a run. `number` grows with every claim of the run."""
+
+    run_id: UUID
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """One run row, read and unsealed. `problem` says what could not be unsealed, and then that is None."""
+
+    run_id: UUID
+    agent: str
+    actor: AiActorContext
+    status: RunStatus
+    reason: Reason | None
+    claim: int
+    suspension: int
+    takeovers: int
+    cancel_requested: bool
+    created_at: datetime
+    updated_at: datetime
+    fence: Fence | None
+    fence_verdict: FenceVerdict | None
+    turn: PendingTurn | None
+    decided: Mapping[UUID, CallVerdict] = field(default_factory=lambda: MappingProxyType({}))
+    """Verdicts on the calls of the latest suspension."""
+    output: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A claimed run, with all that is needed to go on.
+
+    Attributes:
+        claim: the claim.
+        run: the row after the claim.
+        messages: the transcript; its length is the next message's sequence number.
+        taken_over: the run was RUNNING under a lease that had expired.
+        release_age: seconds since the latest verdict on the turn, by the database's clock; None without one.
+    """
+
+    claim: Claim
+    run: StoredRun
+    messages: tuple[Message, ...]
+    taken_over: bool
+    release_age: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Finished steps. `clears` names the fenced call whose result is among them. Resets the take-over count."""
+
+    messages: tuple[Message, ...] = ()
+    steps: tuple[NewStep, ...] = ()
+    clears: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetFence:
+    """Set the fence, or set it again for a further attempt of the same call. Refused once a cancel was requested."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend:
+    """RUNNING to AWAITING_APPROVAL. Refused once a cancel was requested. `ttl` is the approval's, in seconds."""
+
+    turn: PendingTurn
+    ttl: float | None = None
+    messages: tuple[Message, ...] = ()
+    steps: tuple[NewStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """RUNNING to QUEUED. Impossible while the fence stands."""
+
+    steps: tuple[NewStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BecomeUncertain:
+    """RUNNING to UNCERTAIN. Only while the fence stands, and the fence stays."""
+
+    reason: UncertaintyReason
+    steps: tuple[NewStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """RUNNING to COMPLETED, FAILED, CANCELLED or DEAD_LETTER. Impossible while the fence stands.
+
+    A terminal status deletes what is sealed: transcript, turn, reasons, details. Dead letter keeps it.
+    """
+
+    status: RunStatus
+    reason: TerminationReason
+    output: str | None = None
+    steps: tuple[NewStep, ...] = ()
+
+
+Change: TypeAlias = Progress | SetFence | Suspend | HandBack | BecomeUncertain | Settle
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat found: whether the claim is still held, and whether its run is to be cancelled."""
+
+    held: bool
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """A decision to be stored. `decision_id` makes it recognisable after an ambiguous COMMIT.
+
+    Attributes:
+        waiting: the ids of all calls of the turn that need a decision: it is released once each has one.
+    """
+
+    decision_id: UUID
+    run_id: UUID
+    digest: str
+    actor: AiActorContext
+    verdicts: Mapping[UUID, Approve | Deny]
+    waiting: frozenset[UUID]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amendment:
+    """A turn with changed arguments that takes the place of a waiting one, to be decided anew.
+
+    Attributes:
+        digest: the digest of the turn that was read.
+        changed: the ids of the calls whose arguments the actor changed.
+        turn: the new turn; its suspension is one more than the stored one.
+        kept: denials that stay (given before, or in the same decision): none is changed.
+        ttl: the approval's time to live in seconds, or None.
+    """
+
+    decision_id: UUID
+    run_id: UUID
+    digest: str
+    actor: AiActorContext
+    changed: frozenset[UUID]
+    turn: PendingTurn
+    kept: tuple[CallVerdict, ...] = ()
+    ttl: float | None = None
+    steps: tuple[NewStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """A verdict on an uncertain call. `actor` is None when a fact says so (the tool's verify)."""
+
+    decision_id: UUID
+    run_id: UUID
+    digest: str
+    actor: AiActorContext | None
+    verdict: FenceVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateReport:
+    """What a segment that had lost its claim, or its patience, saw a call do.
+
+    Attributes:
+        settled: whether this report settled the run; set by the store.
+        conflict: whether the run had been decided otherwise before; set by the store.
+    """
+
+    report_id: UUID
+    claim: Claim
+    fence: Fence
+    target: WriteTarget
+    settled: bool = False
+    conflict: bool = False
+
+
+class RunStore(Protocol):
+    """Where runs live. Every method is one transaction.
+
+    Raises, from any method:
+        StoreUnavailable: the store did not answer; nothing is known to have been stored.
+        KeyMissing: a sealed value needs a key that is not here. The run stays.
+        UnknownRun: there is no such run.
+    """
+
+    @property
+    def concurrency(self) -> int:
+        """How many threads may usefully call at once."""
+        ...
+
+    def open(self) -> None:
+        """Connect, and bring an embedded file up to date.
+
+        Raises:
+            StoreError, SchemaMismatch, KeyMissing: it cannot be used, and what to do.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect. A second call does nothing."""
+        ...
+
+    def create(self, new: NewRun, *, lease: float | None) -> Claim | StoredRun | None:
+        """Create a run: claimed by the caller for `lease` seconds, or QUEUED with None.
+
+        Returns:
+            The claim; None for a queued run; or the run that has the same dedupe key, and nothing was created.
+
+        Raises:
+            DedupeConflict: that run is another agent's or acts for another actor.
+        """
+        ...
+
+    def claim(self, run_id: UUID, *, lease: float, takeovers: int) -> Claimed | None:
+        """Claim a QUEUED run, or a RUNNING one whose lease has expired, by compare-and-swap.
+
+        A RUNNING one that has been taken over `takeovers` times without progress is claimed no more:
+        it goes to DEAD_LETTER (`RETRIES_EXHAUSTED`), or to UNCERTAIN while its fence stands.
+
+        Returns:
+            None if there is nothing to claim: another segment has it, or it waits or has ended.
+        """
+        ...
+
+    def beat(self, claims: Collection[Claim], *, lease: float) -> Mapping[Claim, Beat]:
+        """Extend the leases of claims that are still held."""
+        ...
+
+    def advance(self, claim: Claim, change: Change, *, at: int, revision: int) -> bool:
+        """Store what a segment did.
+
+        Args:
+            claim: the segment's claim.
+            change: what happened.
+            at: the sequence number of the first of the change's messages.
+            revision: how many changes this claim has stored before: 0 for its first. After an
+                ambiguous COMMIT it tells whether this one stands.
+
+        Returns:
+            Whether a cancel has been requested.
+
+        Raises:
+            ClaimLost: the run is not RUNNING under this claim. Nothing was stored.
+            CancelRequested: `SetFence` or `Suspend` came after a cancel. Nothing was stored.
+        """
+        ...
+
+    def report_late(self, report: LateReport) -> LateReport:
+        """Append what a call did after its claim was lost: the one insert that needs no live claim.
+
+        It settles a run that is still UNCERTAIN on that call as landed; on one decided otherwise it is a conflict.
+        A second report of the same call and claim changes nothing.
+        """
+        ...
+
+    def decide(self, ruling: Ruling) -> RunStatus:
+        """Append verdicts, and queue the run once every waiting call has one.
+
+        Returns:
+            QUEUED, or AWAITING_APPROVAL while a call is undecided.
+
+        Raises:
+            RunFinished: it has ended, or is uncertain or in dead letter.
+            ApprovalExpired: by the database's clock.
+            AlreadyDecided: a named call has a verdict, or the turn has been released.
+            StaleDecision: the digest is not the waiting turn's.
+        """
+        ...
+
+    def amend(self, amendment: Amendment) -> None:
+        """Put a turn with changed arguments in the place of the waiting one.
+
+        Raises:
+            RunFinished, ApprovalExpired, AlreadyDecided, StaleDecision: as `decide` does.
+        """
+        ...
+
+    def reconcile(self, settlement: Settlement) -> None:
+        """Store a verdict on the uncertain call; the run becomes QUEUED and keeps its fence until the result is stored.
+
+        Raises:
+            RunFinished: the run is not uncertain and never was on this call.
+            AlreadyDecided: somebody, or a fact, was first.
+            StaleDecision: the digest is of another call or attempt.
+        """
+        ...
+
+    def cancel(self, run_id: UUID, actor_id: str) -> RunStatus:
+        """Cancel a run that no segment holds; ask it of one that runs, or that is uncertain.
+
+        Returns:
+            CANCELLED, or the status in which the request now stands.
+
+        Raises:
+            RunFinished: it has ended before.
+        """
+        ...
+
+    def retry(self, run_id: UUID) -> None:
+        """Queue a run that is in dead letter, with its budget restored.
+
+        Raises:
+            NotRetryable: it is not in dead letter.
+        """
+        ...
+
+    def expire(self, limit: int) -> Sequence[UUID]:
+        """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`)."""
+        ...
+
+    def claimable(self, limit: int) -> Sequence[UUID]:
+        """List runs that are QUEUED or RUNNING under an expired lease, the longest waiting first."""
+        ...
+
+    def get(self, run_id: UUID) -> StoredRun:
+        """Read one run."""
+        ...
+
+    def list_runs(
+        self, *, status: RunStatus | None, agent: str | None, after: UUID | None, limit: int
+    ) -> Sequence[StoredRun]:
+        """List runs, newest first, those after (older than) the run `after`: a constant number of queries."""
+        ...
+
+    def list_steps(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Step]:
+        """List steps of a run with a position above `after`."""
+        ...
+
+    def writes(
+        self,
+        *,
+        after: str | None,
+        table: str | None,
+        record: RecordReference | None,
+        since: datetime | None,
+        limit: int,
+    ) -> Sequence[WriteFact]:
+        """List announced writes behind the cursor, in an order in which a reader never misses a late commit.
+
+        Raises:
+            InvalidIdentifier: the cursor is none of this feed's.
+        """
+        ...
+
+    def late_reports(self, *, conflicts_only: bool, limit: int) -> Sequence[LateReport]:
+        """List late reports, newest first."""
+        ...

@@ -1,0 +1,157 @@
+"""What is read of the store. Every list is a range of an index, from a cursor, of a constant number of queries."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from byline.errors import InvalidIdentifier
+from byline.records import RecordReference
+from byline.runs.status import RunStatus
+from byline.runs.steps import Step, WriteFact
+from byline.store.clock import now, to_milliseconds
+from byline.store.moves import THE_RUN
+from byline.store.part import NOW, SqlPart
+from byline.store.protocol import LateReport, StoredRun
+from byline.store.rows import AnyRow, report_of, step_of, stored_run, write_fact_of
+from byline.store.tables import decision, late_report, run, step
+
+_LAST_ID: Final = UUID(int=2**128 - 1)
+_CURSOR = re.compile(r"1-(0|[1-9][0-9]{0,17})")
+
+_QUEUED = (
+    select(run.c.id, run.c.due_at)
+    .where(run.c.status == RunStatus.QUEUED.value)
+    .order_by(run.c.due_at)
+    .limit(bindparam("at_most"))
+)
+_EXPIRED_LEASE = (
+    select(run.c.id, run.c.due_at)
+    .where(run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
+    .order_by(run.c.due_at)
+    .limit(bindparam("at_most"))
+)
+_RUNS = select(run, NOW).where(run.c.id < bindparam("before")).order_by(run.c.id.desc()).limit(bindparam("at_most"))
+_DECISIONS_OF_RUNS = (
+    select(decision)
+    .join(run, (decision.c.run_id == run.c.id) & (decision.c.suspension == run.c.suspension))
+    .where(run.c.id.in_(bindparam("the_runs", expanding=True)))
+    .order_by(decision.c.claim, decision.c.at, decision.c.id)
+)
+_STEPS = (
+    select(step)
+    .where(step.c.run_id == THE_RUN, step.c.id > bindparam("position"))
+    .order_by(step.c.id)
+    .limit(bindparam("at_most"))
+)
+_REPORTS = select(late_report).order_by(late_report.c.id.desc()).limit(bindparam("at_most"))
+_CONFLICTS = _REPORTS.where(late_report.c.conflict.is_(True))
+
+
+class Reads(SqlPart):
+    """The part of the store that only reads."""
+
+    def claimable(self, limit: int) -> Sequence[UUID]:
+        """List runs that are QUEUED or RUNNING under an expired lease, the longest waiting first."""
+
+        def work(connection: Connection) -> list[UUID]:
+            found = [*connection.execute(_QUEUED, {"at_most": limit})]
+            found += connection.execute(_EXPIRED_LEASE, {"at_most": limit})
+            return [row.id for row in sorted(found, key=lambda row: row.due_at)[:limit]]
+
+        return self._database.read(work)
+
+    def get(self, run_id: UUID) -> StoredRun:
+        """Read one run."""
+        return self._database.read(lambda connection: self._read(connection, run_id))
+
+    def list_runs(
+        self, *, status: RunStatus | None, agent: str | None, after: UUID | None, limit: int
+    ) -> Sequence[StoredRun]:
+        """List runs, newest first, those after (older than) the run `after`."""
+        query = _RUNS
+        if status is not None:
+            query = query.where(run.c.status == status.value)
+        if agent is not None:
+            query = query.where(run.c.agent == agent)
+
+        def work(connection: Connection) -> list[StoredRun]:
+            rows = connection.execute(query, {"before": after or _LAST_ID, "at_most": limit}).all()
+            decisions: dict[UUID, list[AnyRow]] = {row.id: [] for row in rows}
+            if rows:
+                for said in connection.execute(_DECISIONS_OF_RUNS, {"the_runs": [row.id for row in rows]}):
+                    decisions[said.run_id].append(said)
+            return [stored_run(row, decisions[row.id], self._sealer) for row in rows]
+
+        return self._database.read(work)
+
+    def list_steps(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Step]:
+        """List steps of a run with a position above `after`."""
+
+        def work(connection: Connection) -> list[Step]:
+            self._exists(connection, run_id)
+            rows = connection.execute(_STEPS, {"the_run": run_id, "position": after, "at_most": limit})
+            return [step_of(row, self._sealer) for row in rows]
+
+        return self._database.read(work)
+
+    def writes(
+        self,
+        *,
+        after: str | None,
+        table: str | None,
+        record: RecordReference | None,
+        since: datetime | None,
+        limit: int,
+    ) -> Sequence[WriteFact]:
+        """List announced writes behind the cursor, in an order in which a reader never misses a late commit."""
+        query = _writes(after, table, record, since).limit(limit)
+
+        def work(connection: Connection) -> list[WriteFact]:
+            return [write_fact_of(row, f"1-{row.id}") for row in connection.execute(query)]
+
+        return self._database.read(work)
+
+    def late_reports(self, *, conflicts_only: bool, limit: int) -> Sequence[LateReport]:
+        """List late reports, newest first."""
+        query = _CONFLICTS if conflicts_only else _REPORTS
+        return self._database.read(
+            lambda connection: [report_of(row) for row in connection.execute(query, {"at_most": limit})]
+        )
+
+
+def _writes(
+    after: str | None, table: str | None, record: RecordReference | None, since: datetime | None
+) -> Select[*tuple[object, ...]]:
+    """Select WRITE steps in the order of their commits.
+
+    Writers of SQLite are one behind the other, so there it is the order of their positions. The cursor is
+    versioned: where writers commit side by side, another order, and another cursor, can take its place.
+    """
+    query = select(step).where(step.c.write_kind.is_not(None), step.c.id > _position(after)).order_by(step.c.id)
+    if record is not None:
+        query = query.where(step.c.record_table == record.table, step.c.record_uid == str(record.uid))
+    if table is not None:
+        query = query.where(step.c.record_table == table)
+    if record is None and table is None:
+        query = query.where(step.c.kind == "write")
+    if since is not None:
+        if since.tzinfo is None:
+            raise InvalidIdentifier("since is a time with a time zone")
+        recent = (step.c.write_kind.is_not(None), step.c.kind == "write", step.c.at >= to_milliseconds(since))
+        query = query.where(*recent[2:])
+        if after is None:  # begin where the answer begins, not where the feed does
+            query = query.where(step.c.id >= select(func.min(step.c.id)).where(*recent).scalar_subquery())
+    return query
+
+
+def _position(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise InvalidIdentifier("the cursor is none of this feed's: hand back WriteFact.cursor as it came")
+    return int(found[1])

@@ -1,0 +1,196 @@
+"""What a segment does to its run: create, claim, beat, advance."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from byline.errors import DedupeConflict, StoreError
+from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
+from byline.runs.steps import NewStep, StepKind
+from byline.store.changes import BECOME_UNCERTAIN, Plan, milliseconds, refuse, stands
+from byline.store.clock import now
+from byline.store.moves import THE_RUN, forget_sealed, moving, settled_step, settling
+from byline.store.part import SqlPart
+from byline.store.protocol import Beat, Change, Claim, Claimed, NewRun, Progress, StoredRun
+from byline.store.rows import AnyRow, Values, actor_values, fence_of, message_of, message_values
+from byline.store.tables import message, run
+from byline.tools.effect import ToolEffect
+
+_ADD_RUN = insert(run).values(created_at=now(), updated_at=now(), due_at=now() + bindparam("lease"))
+_ADD_MESSAGE = insert(message)
+_SAME_KEY = select(run.c.id, run.c.agent, run.c.actor_id, run.c.actor_scope).where(
+    run.c.dedupe_key == bindparam("the_key")
+)
+_TRANSCRIPT = select(message).where(message.c.run_id == THE_RUN).order_by(message.c.seq)
+_TOKEN = select(run.c.claim_token).where(run.c.id == THE_RUN)
+
+_CLAIM: dict[str, Any] = {
+    "claim": run.c.claim + 1,
+    "claim_token": bindparam("token"),
+    "revision": 0,
+    "due_at": now() + bindparam("lease"),
+}
+_TAKE = moving(RunStatus.QUEUED, RunStatus.RUNNING).values(_CLAIM)
+_TAKE_OVER = (
+    update(run)
+    .where(run.c.id == THE_RUN, run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
+    .values(_CLAIM | {"takeovers": run.c.takeovers + 1, "updated_at": now()})
+)
+_BEAT = (
+    update(run)
+    .where(run.c.id == THE_RUN, run.c.status == RunStatus.RUNNING.value, run.c.claim == bindparam("the_claim"))
+    .values(due_at=now() + bindparam("lease"))
+)
+_HOLDERS = (
+    select(run.c.id, run.c.claim, run.c.status, run.c.cancelled_by)
+    .where(run.c.id.in_(bindparam("the_runs", expanding=True)))
+    .with_for_update()
+)
+
+
+class SegmentWrites(SqlPart):
+    """The part of the store that segments write through."""
+
+    def create(self, new: NewRun, *, lease: float | None) -> Claim | StoredRun | None:
+        """Create a run: claimed by the caller for `lease` seconds, or QUEUED with None."""
+        claimed = lease is not None
+        values: Values = {
+            "id": new.run_id,
+            "agent": new.agent,
+            **actor_values(new.actor),
+            "dedupe_key": new.dedupe_key,
+            "status": (RunStatus.RUNNING if claimed else RunStatus.QUEUED).value,
+            "lease": milliseconds(lease or 0),
+            "claim": int(claimed),
+            "claim_token": uuid4() if claimed else None,
+            "revision": 0,
+            "takeovers": 0,
+            "suspension": 0,
+        }
+
+        def work(connection: Connection) -> Claim | StoredRun | None:
+            if new.dedupe_key is not None:
+                same = connection.execute(_SAME_KEY, {"the_key": new.dedupe_key}).one_or_none()
+                if same is not None:
+                    if (same.agent, same.actor_id, same.actor_scope) != (
+                        new.agent,
+                        new.actor.id,
+                        new.actor.scope,
+                    ):
+                        raise DedupeConflict
+                    return self._read(connection, same.id)
+            connection.execute(_ADD_RUN, values)
+            if new.messages:
+                connection.execute(_ADD_MESSAGE, message_values(new.run_id, new.messages, 0, self._sealer))
+            return Claim(new.run_id, 1) if claimed else None
+
+        def stands(connection: Connection, _: object) -> bool:
+            return connection.execute(_TOKEN, {"the_run": new.run_id}).one_or_none() is not None
+
+        return self._database.write(work, stands)
+
+    def claim(self, run_id: UUID, *, lease: float, takeovers: int) -> Claimed | None:
+        """Claim a QUEUED run, or a RUNNING one whose lease has expired, by compare-and-swap."""
+        token = uuid4()
+
+        def work(connection: Connection) -> Claimed | None:
+            row = self._lock(connection, run_id)
+            taken_over = row.status == RunStatus.RUNNING
+            if not taken_over and row.status != RunStatus.QUEUED:
+                return None
+            if taken_over and row.due_at > row.now:
+                return None
+            if taken_over and row.takeovers >= takeovers:
+                self._give_up(connection, row)
+                return None
+            statement = _TAKE_OVER if taken_over else _TAKE
+            taken = {"the_run": run_id, "token": token, "lease": milliseconds(lease)}
+            if connection.execute(statement, taken).rowcount != 1:
+                return None
+            # What cannot be unsealed raises here, and the claim is rolled back: the run stays.
+            claimed = self._read(connection, run_id, strict=True)
+            transcript = connection.execute(_TRANSCRIPT, {"the_run": run_id})
+            latest = max((said.at for said in self._decisions(connection, row)), default=None)
+            return Claimed(
+                claim=Claim(run_id, claimed.claim),
+                run=claimed,
+                messages=tuple(message_of(line, self._sealer) for line in transcript),
+                taken_over=taken_over,
+                release_age=None if latest is None else (row.now - latest) / 1000,
+            )
+
+        def stands(connection: Connection, claimed: Claimed | None) -> bool:
+            return claimed is not None and connection.execute(_TOKEN, {"the_run": run_id}).scalar() == token
+
+        return self._database.write(work, stands)
+
+    def _give_up(self, connection: Connection, row: AnyRow) -> None:
+        """End the take-overs of a run that made no progress in any of them."""
+        fence = fence_of(row)
+        if fence is None:
+            reason = TerminationReason.RETRIES_EXHAUSTED
+            connection.execute(settling(RunStatus.RUNNING, RunStatus.DEAD_LETTER, reason), {"the_run": row.id})
+            self._add_steps(connection, row.id, [settled_step(RunStatus.DEAD_LETTER, reason)])
+            return
+        repeatable = fence.effect is not ToolEffect.NON_IDEMPOTENT_WRITE
+        why = UncertaintyReason.NOT_REPEATABLE if repeatable else UncertaintyReason.INTERRUPTED
+        held = {"the_run": row.id, "the_claim": row.claim, "the_revision": row.revision}
+        connection.execute(BECOME_UNCERTAIN.anyway, held | {"why": why.value})
+        unknown: dict[str, JsonValue] = {"tool": fence.tool, "attempt": fence.attempt, "reason": why.value}
+        self._add_steps(connection, row.id, [NewStep(StepKind.UNCERTAIN, fence.call_id, unknown)])
+
+    def beat(self, claims: Collection[Claim], *, lease: float) -> Mapping[Claim, Beat]:
+        """Extend the leases of claims that are still held."""
+        if not claims:
+            return {}
+        span = milliseconds(lease)
+
+        def work(connection: Connection) -> Mapping[Claim, Beat]:
+            rows = {row.id: row for row in connection.execute(_HOLDERS, {"the_runs": [c.run_id for c in claims]})}
+            beats: dict[Claim, Beat] = {}
+            for claim in claims:
+                row = rows.get(claim.run_id)
+                held = row is not None and row.claim == claim.number and row.status == RunStatus.RUNNING
+                beats[claim] = Beat(held, row is not None and row.cancelled_by is not None)
+            extended = [
+                {"the_run": claim.run_id, "the_claim": claim.number, "lease": span}
+                for claim, found in beats.items()
+                if found.held
+            ]
+            if extended:
+                connection.execute(_BEAT, extended)
+            return beats
+
+        return self._database.write(work)
+
+    def advance(self, claim: Claim, change: Change, *, at: int, revision: int) -> bool:
+        """Store what a segment did."""
+        planned = Plan.of(change, claim, self._sealer)
+        held: Values = {"the_run": claim.run_id, "the_claim": claim.number, "the_revision": revision}
+
+        def work(connection: Connection) -> bool:
+            plan, cancel = planned, False
+            if connection.execute(plan.statement.uncancelled, held | plan.values).rowcount != 1:
+                row = self._lock(connection, claim.run_id)
+                cancel = row.cancelled_by is not None
+                if stands(row, claim, change, revision):
+                    return cancel
+                refuse(row, claim, change, revision)
+                if isinstance(change, Progress) and change.clears != row.fence_call:
+                    plan = plan.without_clearing()
+                if connection.execute(plan.statement.anyway, held | plan.values).rowcount != 1:
+                    raise StoreError(f"this change does not fit run {claim.run_id}; nothing was stored")
+            if plan.messages:
+                connection.execute(_ADD_MESSAGE, message_values(claim.run_id, plan.messages, at, self._sealer))
+            self._add_steps(connection, claim.run_id, plan.steps, sealed=not plan.ends)
+            if plan.ends:
+                forget_sealed(connection, claim.run_id)
+            return cancel
+
+        def is_stored(connection: Connection, _: bool) -> bool:
+            return stands(self._lock(connection, claim.run_id), claim, change, revision)
+
+        return self._database.write(work, is_stored)
