@@ -18,7 +18,10 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Modules past this many lines have two subjects, or stand here with the reason why they have one.
 MOST_LINES = 400
-LONG_FOR_A_REASON: dict[str, str] = {}
+LONG_FOR_A_REASON: dict[str, str] = {
+    "runtime/runtime.py": "the public face: one class, most of it what each method takes, gives and raises",
+    "store/protocol.py": "the contract of every store in one place: values and docstrings, no code",
+}
 
 # `AgentRuntime.execute(run_id)` runs a segment, not a tool: a receiver of one of these names is a runtime.
 RUNTIMES = frozenset({"runtime", "_runtime"})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 from byline import Agent, AgentRuntime, Listener
 from examples.quickstart.authority import SiteAuthority
@@ -24,7 +25,7 @@ def build_runtime(site: Site, folder: Path, *, listeners: Iterable[Listener] = (
         instructions=INSTRUCTIONS,
     )
     return AgentRuntime(
-        store=f"sqlite:///{folder / 'byline.db'}",
+        store=f"sqlite:///{quote(str(folder / 'byline.db'))}",  # a URL: a folder's name may hold a `?` or a `%`
         agents=[editor],
         listeners=[VisitorsMark(site), *listeners],
         authority=SiteAuthority(site),

@@ -22,8 +22,8 @@ LABELLED = ("pages", "content_elements")
 class VisitorsMark:
     """Marks each record that an AI wrote.
 
-    It is told at least once for each write, so it may be told twice: the mark's key is (record, run), and a mark that is
-    there stays as it is. It is told after the write was committed, so it finds the record on a connection of its own.
+    It is told at least once for each write, so it may be told twice: the key of a mark is (record, run), and one
+    that is there stays as it is. It is told after the commit, so it finds the record on a connection of its own.
     """
 
     def __init__(self, site: Site) -> None:

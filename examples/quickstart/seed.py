@@ -53,7 +53,5 @@ def build_site(path: Path) -> Site:
         for page_id, *_ in _PAGES:
             db.execute("INSERT INTO page_rights VALUES (?, ?, ?)", (EDITOR, page_id, page_id in _EDITED_BY_THE_EDITOR))
             db.execute("INSERT INTO page_rights VALUES (?, ?, 1)", (APPROVER, page_id))
-        db.executemany(
-            "INSERT INTO content_elements (page, heading, body, published) VALUES (?, ?, ?, 1)", _ELEMENTS
-        )
+        db.executemany("INSERT INTO content_elements (page, heading, body, published) VALUES (?, ?, ?, 1)", _ELEMENTS)
     return site

@@ -1,7 +1,7 @@
 """The host: a library's website in an SQLite file of its own. It knows nothing of agents, and nothing of Byline."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,7 @@ class Site:
         return None if row is None else Mark(row["words"], row["source"])
 
     @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Generator[sqlite3.Connection]:
         """Open a connection, and close it in the end."""
         with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as db:
             db.row_factory = sqlite3.Row
@@ -146,7 +146,7 @@ class Site:
             yield db
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Generator[sqlite3.Connection]:
         """Open a connection and write: committed when the block ends, rolled back when it raises."""
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")  # so that what is read inside is not changed before it is written
@@ -156,8 +156,7 @@ class Site:
 
 def _may(db: sqlite3.Connection, person_id: str, page_id: int, *, edit: bool) -> bool:
     row = db.execute(
-        "SELECT may_edit FROM page_rights JOIN people ON people.id = person"
-        " WHERE person = ? AND page = ? AND active",
+        "SELECT may_edit FROM page_rights JOIN people ON people.id = person WHERE person = ? AND page = ? AND active",
         (person_id, page_id),
     ).fetchone()
     return row is not None and (bool(row["may_edit"]) or not edit)

@@ -13,8 +13,8 @@ from byline import (
     PendingCall,
     Run,
     RunStatus,
+    ToolEffect,
 )
-from byline.runtime.sync import SyncRuntime
 from examples.quickstart.application import build_runtime
 from examples.quickstart.model import PROMPT
 from examples.quickstart.seed import APPROVER, EDITOR
@@ -25,6 +25,10 @@ PAGE = 42
 THE_APPROVER = AiActorContext.user(APPROVER, grants={Grant.APPROVE, Grant.RECONCILE})
 """Who sits at this terminal. In your application this comes from the session, never from the request."""
 
+_EFFECTS = {
+    ToolEffect.IDEMPOTENT_WRITE: "idempotent: twice is as good as once",
+    ToolEffect.NON_IDEMPOTENT_WRITE: "not idempotent: twice would make two",
+}
 _MAY_BE_CHANGED = {"update_page_metadata": "description", "add_content_element": "body"}
 
 
@@ -40,28 +44,28 @@ def open_runtime(site: Site, folder: Path) -> AgentRuntime:
 
 def tell(site: Site, folder: Path, terminal: Terminal) -> Run:
     """Tell the story from the prompt to the agent's last words."""
-    # A terminal waits for its person, so this is synchronous code; `async with runtime:` is the other way.
-    with open_runtime(site, folder).sync as runtime:
+    runtime = open_runtime(site, folder)
+    with runtime.sync:  # a terminal waits for its person: synchronous code; `async with runtime:` is the other way
         terminal.heading(f"User {EDITOR} asks")
         terminal.say(PROMPT)
-        run = runtime.run("editor", PROMPT, actor=AiActorContext.user(EDITOR))
+        run = runtime.sync.run("editor", PROMPT, actor=AiActorContext.user(EDITOR))
         while run.status is RunStatus.AWAITING_APPROVAL:
             run = decide(runtime, run, terminal)
         close(runtime, site, run, terminal)
     return run
 
 
-def decide(runtime: SyncRuntime, run: Run, terminal: Terminal) -> Run:
+def decide(runtime: AgentRuntime, run: Run, terminal: Terminal) -> Run:
     """Show the approver what waits, and take their decision."""
     assert run.pending is not None
     call = run.pending.calls[0]  # the script makes one call at a time; a turn may hold more
     terminal.heading(f"The agent wants to write. Nothing is written before user {APPROVER} has decided.")
-    terminal.say(f"{call.tool} ({call.effect.replace('_', ' ')})")
+    terminal.say(f"{call.tool} ({_EFFECTS[call.effect]})")
     for shown in call.preview:
         terminal.diff(shown)
     decision = _asked(run.pending.digest, call, terminal)
     try:
-        return runtime.decide(run.run_id, decision, actor=THE_APPROVER)
+        return runtime.sync.decide(run.run_id, decision, actor=THE_APPROVER)
     except InvalidArguments as error:
         terminal.say(f"That does not fit: {error}. Nothing was decided.")
         return run
@@ -78,7 +82,7 @@ def _asked(digest: str, call: PendingCall, terminal: Terminal) -> Decision:
     return Decision.approve(digest)
 
 
-def close(runtime: SyncRuntime, site: Site, run: Run, terminal: Terminal) -> None:
+def close(runtime: AgentRuntime, site: Site, run: Run, terminal: Terminal) -> None:
     """Show the agent's last words, the page with its mark, and the feed."""
     terminal.heading(f"The run is {run.status}. The agent says")
     terminal.say(run.output or "(nothing)")
@@ -87,12 +91,19 @@ def close(runtime: SyncRuntime, site: Site, run: Run, terminal: Terminal) -> Non
     drafts = [e for e in site.page(PAGE, reader=APPROVER).elements if not e.published]
     for draft in drafts:
         mark = site.mark(f"content_elements:{draft.id}")
-        terminal.say(f"(Not public yet: draft {draft.id}, “{draft.heading}”. Its mark: {mark.words if mark else 'none'})")
+        terminal.say(
+            f"(Not public yet: draft {draft.id}, “{draft.heading}”. Its mark: {mark.words if mark else 'none'})"
+        )
     terminal.heading("The feed: which records did an AI write?")
-    for fact in runtime.writes():
-        terminal.say(f"{fact.at:%H:%M:%S}  {fact.record!s:<20} {fact.kind:<8} run {fact.correlation_id}")
-    if not runtime.writes(limit=1):
+    for fact in runtime.sync.writes():
+        terminal.say(f"{fact.at:%H:%M:%S}  {fact.record!s:<18}  {fact.kind}  {fact.correlation_id}")
+    if not runtime.sync.writes(limit=1):
         terminal.say("(none)")
+
+
+def exit_code(run: Run) -> int:
+    """Return 0 for a run that was completed."""
+    return 0 if run.status is RunStatus.COMPLETED else 1
 
 
 def as_html(site: Site, page_id: int) -> str:

@@ -1,9 +1,11 @@
 """The terminal: colour where there is a screen, lines no wider than it, and questions."""
 
+import io
 import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 
 _COLOURS = {"+": "32", "-": "31", "@": "36"}
 _MAX_WIDTH = 100
@@ -14,6 +16,8 @@ class Terminal:
 
     def __init__(self, *, yes: bool) -> None:
         self.yes = yes
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a screen without typographer's quotes shows question marks
         self.colour = (
             sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
         )
@@ -30,9 +34,9 @@ class Terminal:
 
     def diff(self, text: str) -> None:
         """Print a unified diff. A line that is too long goes on below, with the sign it began with."""
-        for line in _shown(text).splitlines():
-            is_header = line.startswith(("+++", "---", "@@"))
-            sign, rest = ("", line) if is_header else (line[:1], line[1:])
+        for number, line in enumerate(_shown(text).splitlines()):
+            is_heading = number < 2 or line.startswith("@@")
+            sign, rest = ("", line) if is_heading else (line[:1], line[1:])
             for part in self._wrapped(rest, f"  {sign}"):
                 print(self._in_colour(_COLOURS.get(line[:1]), part), flush=True)
 
@@ -52,9 +56,10 @@ class Terminal:
         return input(f"{question} ").strip()
 
     def _wrapped(self, line: str, indent: str) -> list[str]:
-        return textwrap.wrap(
-            line, max(self.width, 20), initial_indent=indent, subsequent_indent=indent, drop_whitespace=False
-        ) or [indent.rstrip()]
+        deeper = indent + " " * (len(line) - len(line.lstrip()))
+        return textwrap.wrap(line, max(self.width, 20), initial_indent=indent, subsequent_indent=deeper) or [
+            indent.rstrip()
+        ]
 
     def _in_colour(self, code: str | None, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.colour and code else text
@@ -63,3 +68,18 @@ class Terminal:
 def _shown(text: str) -> str:
     """Show control characters as what they are: a model's words must not steer the approver's screen."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def calmly(play: Callable[[], int]) -> int:
+    """Return the exit code of a story, also of one that was broken off at a question."""
+    try:
+        return play()
+    except KeyboardInterrupt:
+        print("\nStopped. What was not decided was not written.", flush=True)
+        return 130  # as a shell says it: ended by SIGINT
+    except EOFError:
+        print("\nNo answer. What was not decided was not written.", flush=True)
+        return 1
+    except BrokenPipeError:  # who read along, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit fails no more
+        return 1

@@ -10,7 +10,7 @@ A tool that writes keeps five rules:
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -66,9 +66,10 @@ def _show_description(context: ToolContext, page_id: int, description: Descripti
     return [diff(f"pages:{page.id} description", [page.description], [description])]
 
 
-# Running it twice makes two drafts. This site does not keep which call made an element, so no machine can tell a draft
-# of its own from the same one typed by a colleague: what was interrupted here, a person must look at. A host that stores
-# `context.idempotency_key` with the row can offer `@add_content_element.verify`, and what landed settles itself.
+# Running it twice makes two drafts. This site does not keep which call made an element, so no machine can tell
+# its own draft from the same one typed by a colleague: what was interrupted here, a person must look at. A host
+# that stores `context.idempotency_key` with the row can offer `@add_content_element.verify`; then a write that landed
+# settles itself.
 @tool(effect=ToolEffect.NON_IDEMPOTENT_WRITE, timeout=10)
 def add_content_element(context: ToolContext, page_id: int, heading: Heading, body: Body) -> ToolResult:
     """Add a text to one page, as a draft behind the others. An editor publishes it.
@@ -103,7 +104,7 @@ def site_of(context: ToolContext) -> Site:
 
 
 @contextmanager
-def neutral_refusal() -> Iterator[None]:
+def neutral_refusal() -> Generator[None]:
     """Refuse in the same words whether the page is missing or closed: the model may tell anybody."""
     try:
         yield

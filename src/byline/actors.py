@@ -1,5 +1,6 @@
 """Who a run acts for, who decides, and the host's object that knows what they may do."""
 
+import unicodedata
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,7 +35,8 @@ class AiActorContext:
     """Who a run acts for, or who decides. It comes from the host's authentication, never from a request.
 
     Raises:
-        InvalidIdentifier: the id is blank, not a str or longer than 255 bytes.
+        InvalidIdentifier: the id is blank, not a str, holds a control character or half a surrogate pair, or is
+            longer than 255 bytes.
     """
 
     id: str
@@ -48,6 +50,8 @@ class AiActorContext:
             or len(self.id.encode("utf-8", "replace")) > MAX_ACTOR_ID_BYTES
         ):
             raise InvalidIdentifier(f"an actor's id is a str that is not blank, of at most {MAX_ACTOR_ID_BYTES} bytes")
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in self.id):
+            raise InvalidIdentifier("an actor's id holds no control character and no half of a surrogate pair")
         object.__setattr__(self, "scope", Scope(self.scope))
         object.__setattr__(self, "grants", frozenset(Grant(grant) for grant in self.grants))
 
@@ -62,8 +66,23 @@ class AiActorContext:
         return cls(id, Scope.SERVICE, frozenset(grants))
 
     def restricted_to(self, other: "AiActorContext") -> "AiActorContext":
-        """Return this actor with the grants that both have: a session may be narrower than its owner."""
-        return AiActorContext(self.id, self.scope, self.grants & other.grants)
+        """Return this actor with what both have: a session may be narrower than its owner.
+
+        Its grants are those of both, and it is a person only if both say so: a token of a person's is none.
+        """
+        scope = Scope.SERVICE if Scope.SERVICE in (self.scope, other.scope) else Scope.USER
+        return AiActorContext(self.id, scope, self.grants & other.grants)
+
+
+def checked_actor(actor: object) -> AiActorContext:
+    """Refuse who is named by anything but an `AiActorContext`.
+
+    Raises:
+        InvalidIdentifier: it is none.
+    """
+    if not isinstance(actor, AiActorContext):
+        raise InvalidIdentifier("actor is an AiActorContext, such as AiActorContext.user('7')")
+    return actor
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class CallOutcome(StrEnum):
     REFUSED = "refused"
     LEFT = "left"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,16 +163,19 @@ class Uncertain:
 
 @dataclass(frozen=True, slots=True)
 class Lied:
-    """A read-only tool named a record it wrote: that was announced, and the run fails."""
+    """A read-only tool named a record it wrote: that was announced, and the loop has ended. The run fails.
 
-    tool: str
+    `reports` are the calls that ended with it: stored with the run's end, so that nothing comes between the two.
+    """
+
+    reports: tuple[CallReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
     """The model could not answer; the loop has ended."""
 
-    error: Exception
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,10 @@ class RunFinished(NotDecidable):
     """The run has already ended."""
 
 
+class DecidedAndFinished(AlreadyDecided, RunFinished):
+    """Somebody else decided first, and the run has ended since. Nothing more was executed."""
+
+
 class NotRetryable(BylineError):
     """Only a run in dead letter can be retried."""
 

@@ -7,6 +7,7 @@ announced, since without a persisted run there is no correlation id (P7).
 """
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
@@ -37,6 +38,7 @@ from byline.driving import (
     announced,
 )
 from byline.errors import ToolContractBroken, ToolError
+from byline.hosted import goes_on
 from byline.models.messages import (
     AssistantMessage,
     EmptyAnswer,
@@ -142,8 +144,10 @@ class ToolLoop:
             closing = rounds_since_prompt(messages) >= self._max_rounds
             try:
                 message = await self._ask(messages, closing=closing)
-            except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises, the run says so
-                yield ModelFailed(error)
+            except BaseException as error:
+                if goes_on(error):
+                    raise
+                yield ModelFailed(error)  # whatever a model's adapter raises, a CancelledError of its own too
                 return
             if closing or not message.call_ids:
                 reason = TerminationReason.MAX_ROUNDS if closing else TerminationReason.ANSWERED
@@ -284,18 +288,19 @@ class ToolLoop:
     ) -> AsyncGenerator[LoopStep, None]:
         """Run reads side by side; each is yielded as it ends, so that none runs again after a crash."""
         running = {asyncio.create_task(self._read(call, conversation, run)) for call in calls}
-        lied: str | None = None
+        for task in running:  # the first that raises ends the batch: asyncio need not report the others
+            task.add_done_callback(lambda read: read.cancelled() or read.exception())
         try:
             while running:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 reports = tuple(task.result() for task in done)
+                if any(report.written is not None for report in reports):
+                    yield Lied(reports)
+                    return
                 yield Finished(reports)
-                lied = next((report.tool for report in reports if report.written is not None), lied)
         finally:
             for task in running:
                 task.cancel()
-        if lied is not None:
-            yield Lied(lied)
 
     async def _read(self, call: PendingCall, conversation: Conversation, run: LoopRun) -> CallReport:
         tool = await self._settled_before_running(call, conversation, run)
@@ -441,7 +446,7 @@ class ToolLoop:
             if not done and attempt.returned:  # it is being announced, and that is bounded
                 done, _ = await asyncio.wait({task})
         except asyncio.CancelledError:
-            if fence.effect is ToolEffect.READ_ONLY:
+            if not attempt.returned:
                 task.cancel()
             task.add_done_callback(lambda late: self._came_late(late, fence, run))
             raise
@@ -494,7 +499,7 @@ class ToolLoop:
         else:
             run.guard()
             attempt.started = True
-            result = await work.execute(context, call.arguments)
+            result = await work.execute(context, copy.deepcopy(call.arguments))  # a further attempt gets the same
             if not isinstance(result, ToolResult):
                 raise ToolContractBroken(f"{call.tool} returned a {type(result).__name__}, not a ToolResult")
         attempt.returned = True

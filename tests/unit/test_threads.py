@@ -53,11 +53,10 @@ async def test_an_idle_thread_is_used_again(pool: DaemonThreads) -> None:
     await until_idle(pool)
 
     assert await pool.submit(threading.current_thread) is first
+    assert "test-2" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_a_hung_thread_takes_nothing_from_the_others(
-    pool: DaemonThreads, release: threading.Event
-) -> None:
+async def test_a_hung_thread_takes_nothing_from_the_others(pool: DaemonThreads, release: threading.Event) -> None:
     hung = [pool.submit(release.wait) for _ in range(40)]
 
     assert await pool.submit(lambda: "done") == "done"
@@ -196,9 +195,7 @@ async def test_an_idle_thread_and_a_caught_exception_keep_nothing_alive(pool: Da
         gc.enable()
 
 
-def test_every_job_runs_once_while_threads_come_and_go(
-    pool: DaemonThreads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_job_runs_once_while_threads_come_and_go(pool: DaemonThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byline.threads.IDLE_SECONDS", 0.0)  # every thread is always about to end
     ran: list[tuple[int, int]] = []
 

@@ -265,14 +265,24 @@ async def test_a_cancelled_call_ends_with_its_thread_and_as_that_did() -> None:
     written = ToolResult.text("done").with_write_target(PAGE, WriteKind.UPDATED)
     held = Held(written)
     task = await held.begin(writing)
-    for _ in range(3):
-        task.cancel()
-        await asyncio.sleep(0.01)
-        assert not task.done()
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
     held.go.set()
     assert await task is written
     assert held.ended.is_set()
-    assert task.cancelling() == 3
+    assert task.cancelling() == 1
+
+
+async def test_a_second_cancellation_is_the_end_of_the_event_loop_and_waits_for_no_thread() -> None:
+    held = Held(ToolResult.text("late"))
+    task = await held.begin(writing)
+    task.cancel()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not held.ended.is_set()
+    held.go.set()
 
 
 @pytest.mark.promise("P10")

@@ -10,8 +10,9 @@ from uuid import UUID
 
 from pydantic import JsonValue
 
-from byline.errors import InvalidIdentifier
+from byline.errors import InvalidArguments, InvalidIdentifier
 from byline.records import RecordReference, WriteKind
+from byline.tools.json_values import NotPlainJson, plain_json
 from byline.tools.result import WriteTarget
 
 MAX_REASON_CHARACTERS = 2_000
@@ -36,9 +37,22 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Propose other arguments: the whole set, not a patch. The turn is shown and decided anew."""
+    """Propose other arguments: the whole set, not a patch. The turn is shown and decided anew.
+
+    Raises:
+        InvalidArguments: they are no mapping of what JSON can hold. The message names the path, never the value.
+    """
 
     arguments: Mapping[str, JsonValue]
+
+    def __post_init__(self) -> None:
+        try:
+            kept = plain_json(self.arguments, "arguments")
+        except NotPlainJson as error:
+            raise InvalidArguments(str(error)) from None
+        if not isinstance(kept, dict):
+            raise InvalidArguments("arguments: no JSON object")
+        object.__setattr__(self, "arguments", MappingProxyType(kept))
 
 
 Verdict: TypeAlias = Approve | Deny | Change
@@ -55,11 +69,28 @@ class Decision:
         digest: `pending.digest` of the turn that was read.
         verdicts: by call id; empty when `for_all` speaks for every call still undecided.
         for_all: one verdict for every call still undecided, or None.
+
+    Raises:
+        InvalidIdentifier: a verdict is no verdict, a call is not named by its id, or it speaks for all and for some.
     """
 
     digest: str
     verdicts: Mapping[UUID, Verdict] = field(default_factory=lambda: MappingProxyType({}))
     for_all: Approve | Deny | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.verdicts, Mapping):
+            raise InvalidIdentifier("verdicts are given by the ids of their calls")
+        object.__setattr__(self, "verdicts", MappingProxyType(dict(self.verdicts)))
+        if not isinstance(self.for_all, Approve | Deny | None):
+            raise InvalidIdentifier("a decision for every call is Approve() or Deny()")
+        if self.for_all is not None and self.verdicts:
+            raise InvalidIdentifier("a decision speaks for every call or for each by its id, not for both")
+        for call_id, verdict in self.verdicts.items():
+            if not isinstance(call_id, UUID):
+                raise InvalidIdentifier("a call is named by its id, a UUID")
+            if not isinstance(verdict, Approve | Deny | Change):
+                raise InvalidIdentifier("a verdict is Approve(), Deny() or Change()")
 
     @classmethod
     def approve(cls, digest: str) -> Self:
@@ -74,12 +105,12 @@ class Decision:
     @classmethod
     def change(cls, digest: str, call_id: UUID, arguments: Mapping[str, JsonValue]) -> Self:
         """Propose other arguments for one call."""
-        return cls(digest, MappingProxyType({call_id: Change(arguments)}))
+        return cls(digest, {call_id: Change(arguments)})
 
     @classmethod
     def per_call(cls, digest: str, verdicts: Mapping[UUID, Verdict]) -> Self:
         """Decide call by call. Calls that are not named stay undecided, and the run goes on waiting."""
-        return cls(digest, MappingProxyType(dict(verdicts)))
+        return cls(digest, verdicts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Who may decide, and whether a released call may still run. The default is no."""
 
 import asyncio
+import copy
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,7 +9,8 @@ from typing import TypeVar
 
 from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
 from byline.approval.turn import PendingCall, PendingTurn
-from byline.errors import NotAllowed
+from byline.errors import ConfigurationError, NotAllowed
+from byline.hosted import goes_on, where_raised
 from byline.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -24,11 +26,16 @@ class Gate:
 
     An authority that raises, hangs or answers something that is not the type it should be means no;
     it is logged, so that an operator sees why.
+
+    Raises:
+        ConfigurationError: the authority lacks a method.
     """
 
-    def __init__(self, authority: Authority | None, *, timeout: float = AUTHORITY_TIMEOUT) -> None:
+    def __init__(self, authority: Authority | None) -> None:
+        for method in ("load", "may_run"):
+            if authority is not None and not callable(getattr(authority, method, None)):
+                raise ConfigurationError(f"a {type(authority).__name__} is no authority: it has no {method}()")
         self._authority = authority
-        self._timeout = timeout
         self._threads = DaemonThreads("byline-authority")
 
     async def load(self, actor_id: str) -> AiActorContext | None:
@@ -89,38 +96,46 @@ class Gate:
         Returns:
             What the model is told if it does not, else None.
         """
-        for actor_id, who in (
-            (initiator_id, "person this run acts for"),
-            (approver_id, "person who approved it"),
+        for actor_id, who, releases in (
+            (initiator_id, "person this run acts for", False),
+            (approver_id, "person who approved it", True),
         ):
             if actor_id is None:
                 continue
             actor = await self.load(actor_id)
-            if actor is None or not await self.may_run(actor, propose(turn, call)):
+            may = actor is not None and (not releases or _may_release(actor))
+            if actor is None or not may or not await self.may_run(actor, propose(turn, call)):
                 return f"Not executed: the {who} may not do this any more."
         return None
 
     async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:
         """Ask on a thread if the authority is sync: it may use a database; bounded in time."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(AUTHORITY_TIMEOUT):
                 if inspect.iscoroutinefunction(ask):
                     answer: T | Awaitable[T] = ask(*arguments)
                 else:
                     answer = await self._threads.submit(lambda: ask(*arguments))
                 return await answer if inspect.isawaitable(answer) else answer
-        except Exception:  # noqa: BLE001 - whatever the host's object raises means no (P14)
-            _log.exception("The authority's %s failed; that means no", question, extra={"action": "authority_failed"})
+        except BaseException as error:
+            if goes_on(error):
+                raise
+            extra = {"action": "authority_failed", "question": question}
+            _log.error("The authority's %s failed; that means no. %s", question, where_raised(error), extra=extra)
             return None
 
 
+def _may_release(actor: AiActorContext) -> bool:
+    return actor.scope is Scope.USER and Grant.APPROVE in actor.grants
+
+
 def propose(turn: PendingTurn, call: PendingCall) -> ProposedCall:
-    """Show a call to the authority."""
+    """Show a call to the authority: a copy, so that what it changes is not what runs (P12)."""
     return ProposedCall(
         run_id=turn.run_id,
         call_id=call.id,
         agent=turn.agent,
         tool=call.tool,
         writes=call.effect.writes,
-        arguments=call.arguments,
+        arguments=copy.deepcopy(call.arguments),
     )

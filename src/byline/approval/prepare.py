@@ -1,17 +1,22 @@
 """From a model's calls to a turn: validated and normalised once, before anyone is asked (P12)."""
 
 import asyncio
+import copy
 import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from pydantic import JsonValue
+
 from byline.approval.rule import needs_approval
 from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
-from byline.errors import InvalidArguments
+from byline.errors import InvalidArguments, ToolContractBroken
+from byline.hosted import goes_on, where_raised
 from byline.models.messages import AssistantMessage, ModelCall
 from byline.tools.context import ToolContext
+from byline.tools.json_values import plain_json
 from byline.tools.protocol import Tool
 from byline.tools.schema import canonical_json
 from byline.tools.toolbox import Toolbox
@@ -57,7 +62,7 @@ def _judge(call_id: UUID, call: ModelCall, toolbox: Toolbox) -> PendingCall | Re
     if tool is None:
         return RejectedCall(id=call_id, tool=call.name, error="Not executed: no such tool is offered.", offered=False)
     try:
-        arguments = tool.validate(call.arguments)
+        arguments = _read(tool, call.arguments)
     except InvalidArguments as error:
         return RejectedCall(id=call_id, tool=call.name, error=f"Not executed: {error}", offered=True)
     spec = tool.spec
@@ -69,6 +74,27 @@ def _judge(call_id: UUID, call: ModelCall, toolbox: Toolbox) -> PendingCall | Re
         needs_decision=needs_approval(spec),
         parameters=spec.parameters,
     )
+
+
+def _read(tool: Tool, text: str) -> dict[str, JsonValue]:
+    """Have a tool read its arguments into an object of their own.
+
+    Raises:
+        InvalidArguments: it says so; or it cannot, which is its defect, and the call reaches neither gate nor tool.
+    """
+    try:
+        read = plain_json(tool.validate(text), "arguments")
+    except InvalidArguments:
+        raise
+    except BaseException as error:
+        if goes_on(error):
+            raise
+        extra = {"action": "validate_failed", "tool": tool.spec.name}
+        _log.error("%s could not read its arguments: %s", tool.spec.name, where_raised(error), extra=extra)
+        raise InvalidArguments(f"arguments: reading them failed with {type(error).__name__}") from None
+    if not isinstance(read, dict):
+        raise InvalidArguments("arguments: no JSON object")
+    return read
 
 
 def recheck(turn: PendingTurn, toolbox: Toolbox, *, answered: Collection[UUID]) -> PreparedCalls | None:
@@ -96,7 +122,7 @@ def _judge_again(call: PendingCall, tool: Tool | None) -> PendingCall | Rejected
         return call
     spec = tool.spec
     try:
-        arguments = tool.validate(json.dumps(call.arguments))
+        arguments = _read(tool, json.dumps(call.arguments))
     except InvalidArguments as error:
         return RejectedCall(id=call.id, tool=call.tool, error=f"Not executed: {error}", offered=True)
     waits_now = needs_approval(spec) and not call.needs_decision
@@ -126,8 +152,19 @@ async def _with_preview(call: PendingCall, toolbox: Toolbox, context: ToolContex
         return call
     try:
         async with asyncio.timeout(PREVIEW_TIMEOUT):
-            lines: Sequence[str] = await tool.make_preview(context, call.arguments)
-    except Exception as error:  # noqa: BLE001 - a preview that fails must not hide the call from its approver
-        _log.exception("The preview of %s failed", call.tool, extra={"action": "preview_failed", "tool": call.tool})
-        lines = [f"(no preview: {type(error).__name__})"]
-    return replace(call, preview=tuple(lines))
+            # A copy: what a preview changes is not what is shown, digested and executed.
+            lines: Sequence[str] = await tool.make_preview(context, copy.deepcopy(call.arguments))
+        preview = tuple(map(_shown, lines))
+    except BaseException as error:
+        if goes_on(error):
+            raise
+        extra = {"action": "preview_failed", "tool": call.tool}
+        _log.error("The preview of %s failed: %s", call.tool, where_raised(error), extra=extra)
+        preview = (f"(no preview: {type(error).__name__})",)  # it must not hide the call from its approver
+    return replace(call, preview=preview)
+
+
+def _shown(line: object) -> str:
+    if not isinstance(line, str):
+        raise ToolContractBroken(f"a preview is made of texts, not of a {type(line).__name__}")
+    return line.encode("utf-8", "replace").decode()

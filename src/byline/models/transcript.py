@@ -22,6 +22,16 @@ def open_calls(messages: Sequence[Message]) -> AssistantMessage | None:
     return None
 
 
+def unanswered(messages: Sequence[Message]) -> dict[UUID, str]:
+    """Return the calls of the last answer that have no result yet, with the names of their tools."""
+    message = open_calls(messages)
+    if message is None:
+        return {}
+    answered = {said.call_id for said in messages if isinstance(said, ToolMessage)}
+    names = zip(message.call_ids, (call.name for call in message.answer.calls), strict=True)
+    return {call_id: name for call_id, name in names if call_id not in answered}
+
+
 def rounds_since_prompt(messages: Sequence[Message]) -> int:
     """How often the model has answered since the person last spoke."""
     rounds = 0

@@ -1,6 +1,6 @@
 """The steps of a run's trace, and the facts of its writes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -44,6 +44,16 @@ class NewStep:
     payload: Mapping[str, JsonValue] = field(default_factory=lambda: MappingProxyType({}))
     target: WriteTarget | None = None
     detail: str | None = None
+
+
+def never_ran(calls: Iterable[tuple[UUID, str]], outcome: str) -> tuple[NewStep, ...]:
+    """Record the calls that the end of a run left without a result: every call has one (langgraph, report 18).
+
+    Args:
+        calls: the calls, with the names of their tools.
+        outcome: how they ended, as `CallOutcome` says it.
+    """
+    return tuple(NewStep(StepKind.TOOL, call_id, {"tool": tool, "outcome": outcome}) for call_id, tool in calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ Everything that asks the host comes before the transaction; the transaction comp
 and expiry, so whatever changed in between refuses the decision (P13).
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-import jsonschema
+from pydantic import JsonValue
 from uuid_utils.compat import uuid7
 
-from byline.actors import AiActorContext, Grant
+from byline.actors import AiActorContext, Grant, checked_actor
 from byline.approval.decision import (
     Approve,
     CallVerdict,
@@ -31,7 +32,9 @@ from byline.approval.turn import PendingCall, PendingTurn
 from byline.driving import LoopRun
 from byline.errors import (
     AlreadyDecided,
+    DecidedAndFinished,
     InvalidArguments,
+    InvalidIdentifier,
     KeyMissing,
     NotAllowed,
     NotDecidable,
@@ -41,9 +44,10 @@ from byline.errors import (
     UnknownCall,
 )
 from byline.runs.status import RunStatus
+from byline.runs.steps import NewStep, StepKind
 from byline.runtime.agent import Agent
 from byline.runtime.store_threads import StoreThreads
-from byline.store.protocol import Amendment, Ruling, RunStore, Settlement, StoredRun
+from byline.store.protocol import Amendment, Ruling, RunStore, Settlement, StoredRun, was_released
 from byline.tools.schema import canonical_json
 from byline.tools.toolbox import Toolbox
 
@@ -65,6 +69,9 @@ class DecisionDesk:
         Returns:
             QUEUED, if it released the turn; AWAITING_APPROVAL, while something is still undecided.
         """
+        checked_actor(actor)
+        if not isinstance(decision, Decision):
+            raise InvalidIdentifier("a decision is a Decision, such as Decision.approve(digest)")
         run = await self.threads(self.store.get, run_id)
         turn = self._waiting_turn(run, decision.digest)
         verdicts = _named(decision, turn, run)
@@ -84,16 +91,22 @@ class DecisionDesk:
             actor=actor,
             verdicts={i: verdict for i, verdict in verdicts.items() if not isinstance(verdict, Change)},
             waiting=turn.waiting,
+            ttl=self._loaded_ttl(run),
         )
         return await self.threads(self.store.decide, ruling)
 
     async def reconcile(self, run_id: UUID, verdict: Reconciliation, actor: AiActorContext) -> None:
         """Take a person's word about an uncertain write."""
+        checked_actor(actor)
+        if not isinstance(verdict, Reconciliation):
+            raise InvalidIdentifier("a verdict is a Reconciliation, such as Reconciliation.leave_it(digest)")
         run = await self.threads(self.store.get, run_id)
         if run.status is not RunStatus.UNCERTAIN or run.fence is None:
+            if verdict.digest in run.reconciled:
+                raise DecidedAndFinished if run.status.is_terminal else AlreadyDecided
             if run.status.is_terminal:
                 raise RunFinished
-            raise NotDecidable("this run is not uncertain, or somebody has said what became of its write")
+            raise NotDecidable("this run is not uncertain")
         if verdict.digest != run.fence.digest(run_id):
             raise StaleDecision
         if run.turn is not None and (unknown := verdict.deny - {call.id for call in run.turn.calls}):
@@ -113,7 +126,7 @@ class DecisionDesk:
             if run.turn is not None and run.turn.digest == digest:
                 raise AlreadyDecided
             if run.status.is_terminal:
-                raise RunFinished
+                raise DecidedAndFinished if was_released(run.turn_digest, run.reason, digest) else RunFinished
             raise NotDecidable(f"this run does not wait for an approval: it is {run.status}")
         if run.turn is None:
             raise KeyMissing(run.problem)
@@ -142,6 +155,10 @@ class DecisionDesk:
     def _needs_second(self, run: StoredRun, turn: PendingTurn) -> bool:
         """The stricter of what was stored with the turn and what is loaded now."""
         return turn.second_approver or self.agents[run.agent].second_approver
+
+    def _loaded_ttl(self, run: StoredRun) -> float | None:
+        agent = self.agents.get(run.agent)
+        return None if agent is None else agent.approval_ttl
 
     def _check_loaded(self, run: StoredRun, call: PendingCall) -> None:
         agent = self.agents.get(run.agent)
@@ -179,6 +196,13 @@ class DecisionDesk:
         contexts = {call.id: place.context(call.id) for call in calls}
         previewed = await with_previews((call for call in calls if call.id in changed), toolbox, contexts)
         fresh = {call.id: call for call in previewed}
+        amended = replace(
+            turn,
+            suspension=turn.suspension + 1,
+            calls=tuple(fresh.get(call.id, call) for call in calls),
+            second_approver=turn.second_approver or agent.second_approver,
+            expires_at=None,
+        )
         denied = [
             CallVerdict(i, verdict, actor.id, run.updated_at)
             for i, verdict in verdicts.items()
@@ -193,15 +217,10 @@ class DecisionDesk:
                 digest=turn.digest,
                 actor=actor,
                 changed=changed,
-                turn=replace(
-                    turn,
-                    suspension=turn.suspension + 1,
-                    calls=tuple(fresh.get(call.id, call) for call in calls),
-                    second_approver=turn.second_approver or agent.second_approver,
-                    expires_at=None,
-                ),
+                turn=amended,
                 kept=(*before, *denied),
                 ttl=agent.approval_ttl,
+                steps=tuple(_change_step(amended, call, actor) for call in previewed),
             ),
         )
 
@@ -229,10 +248,31 @@ def _changed(call: PendingCall, change: Change, toolbox: Toolbox, actor: AiActor
     tool = toolbox.get(call.tool)
     if tool is None:
         raise ToolNotLoaded
+    import jsonschema  # takes longer to import than the rest of this module; few decisions need it
+
     arguments = tool.validate(canonical_json(dict(change.arguments)))
     try:
         jsonschema.validate(arguments, dict(call.parameters))
     except jsonschema.ValidationError as error:
         where = "/".join(map(str, error.absolute_path)) or "the arguments"
         raise InvalidArguments(f"{where}: does not fit the schema that was stored with the turn") from None
-    return replace(call, arguments=arguments, proposed=call.proposed or call.arguments, changed_by=actor.id, preview=())
+    proposed = call.arguments if call.proposed is None else call.proposed
+    return replace(call, arguments=arguments, proposed=proposed, changed_by=actor.id, preview=())
+
+
+def _change_step(turn: PendingTurn, call: PendingCall, actor: AiActorContext) -> NewStep:
+    """Record a change by digests: they stay when the arguments themselves, which are sealed, are deleted."""
+    payload: dict[str, JsonValue] = {
+        "calls": len(turn.calls),
+        "digest": turn.digest,
+        "by": actor.id,
+        "proposed": _digest_of(call.id, call.proposed or {}),
+        "arguments": _digest_of(call.id, call.arguments),
+    }
+    return NewStep(StepKind.SUSPENDED, call.id, payload)
+
+
+def _digest_of(call_id: UUID, arguments: Mapping[str, JsonValue]) -> str:
+    """SHA-256, in hexadecimal, of the arguments of this call: equal arguments of two calls do not show as equal."""
+    bound: dict[str, JsonValue] = {"call": str(call_id), "arguments": dict(arguments)}
+    return hashlib.sha256(canonical_json(bound).encode()).hexdigest()

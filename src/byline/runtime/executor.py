@@ -1,11 +1,14 @@
 """Executing runs: claim, execute a segment, look what became of a write, and take up what nobody executes."""
 
 import asyncio
+import copy
 import logging
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import TypeVar
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -15,16 +18,19 @@ from byline.approval.fence import FenceVerdict
 from byline.approval.gate import Gate
 from byline.driving import LoopRun
 from byline.errors import NotDecidable
+from byline.hosted import goes_on, where_raised
 from byline.loop import ToolLoop
 from byline.runs.status import RunStatus
 from byline.runtime.agent import Agent
 from byline.runtime.opened import Opened
 from byline.runtime.segment import Segment, Workplace
 from byline.runtime.view import problem
-from byline.store.protocol import Claimed, RunStore, Settlement, StoredRun
+from byline.store.protocol import Claim, Claimed, NewRun, RunStore, Settlement, StoredRun
 from byline.tools.protocol import Landed, Verification
 from byline.tools.result import WriteTarget
 from byline.tools.toolbox import Toolbox
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +74,18 @@ class Executor:
         """Claim a run and execute it until it waits or ends; do nothing if another segment has it."""
         await self._follow(self._claim_and_execute(run_id))
 
-    async def begin(self, claimed: Claimed, asked_at: float) -> None:
-        """Execute a run that was claimed when it was created."""
-        await self._follow(self._execute(claimed, asked_at))
+    async def start(self, new: NewRun) -> StoredRun | None:
+        """Create a run and execute it.
+
+        Returns:
+            The run that has the same dedupe key, and nothing was created; or None.
+        """
+        return await self._follow(self._create_and_execute(new))
 
     async def recover(self) -> Recovery:
         """Settle what has expired, and take up what nobody executes."""
-        expired = await self.here.threads(self.store.expire, BATCH)
+        ttls = {agent.name: agent.approval_ttl for agent in self.agents.values() if agent.approval_ttl is not None}
+        expired = await self.here.threads(self.store.expire, BATCH, ttls=ttls)
         executed: list[UUID] = []
         skipped: dict[UUID, str] = {}
         for run_id in await self.here.threads(self.store.claimable, BATCH):
@@ -111,10 +122,13 @@ class Executor:
         context = place.context(call.id, attempt=stored.fence.attempt, timeout=VERIFY_TIMEOUT)
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT):
-                found = await tool.check_landed(context, call.arguments)
-        except Exception:  # noqa: BLE001 - a check that fails tells nothing: the call stays uncertain
-            _log.exception("The verify of %s failed", call.tool, extra={"action": "verify_failed"})
-            return None
+                found = await tool.check_landed(context, copy.deepcopy(call.arguments))
+        except BaseException as error:
+            if goes_on(error):
+                raise
+            extra = {"action": "verify_failed", "tool": call.tool}
+            _log.error("The verify of %s failed: %s", call.tool, where_raised(error), extra=extra)
+            return None  # it tells nothing: the call stays uncertain
         if isinstance(found, Landed):
             await self._settle_by_fact(stored.run_id, stored.fence.digest(stored.run_id), found)
         return found
@@ -127,15 +141,22 @@ class Executor:
         except NotDecidable:
             _log.info("Somebody settled run %s before its tool's verify did", run_id)
 
-    async def _follow(self, executing: Coroutine[object, object, object]) -> None:
+    async def _follow(self, executing: Coroutine[object, object, T]) -> T:
         """Wait for an execution that belongs to the runtime: a cancelled caller ends no write (P22)."""
         task = self.here.spawn(executing)
         try:
-            await asyncio.shield(task)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
                 self.here.hand_back(task)
             raise
+
+    async def _create_and_execute(self, new: NewRun) -> StoredRun | None:
+        asked_at = time.monotonic()
+        created = await self.here.threads(self.store.create, new, lease=self.lease)
+        if isinstance(created, Claim) and await self._execute(_as_created(new, created), asked_at):
+            await self._claim_and_execute(new.run_id)
+        return created if isinstance(created, StoredRun) else None
 
     async def _claim_and_execute(self, run_id: UUID) -> None:
         while not self.here.closing.is_set():
@@ -165,4 +186,28 @@ class Executor:
         if fence is None:
             return False
         stored = await self.here.threads(self.store.get, run_id)
+        if stored.status is RunStatus.QUEUED and stored.fence_verdict is not None:
+            return True  # whoever had lost its claim had reported before
         return stored.status is RunStatus.UNCERTAIN and isinstance(await self.verify(stored), Landed)
+
+
+def _as_created(new: NewRun, claim: Claim) -> Claimed:
+    """What a claim of a run just created would read back."""
+    now = datetime.now(UTC)  # shown nowhere: the store has its own
+    run = StoredRun(
+        run_id=new.run_id,
+        agent=new.agent,
+        actor=new.actor,
+        status=RunStatus.RUNNING,
+        reason=None,
+        claim=claim.number,
+        suspension=0,
+        takeovers=0,
+        cancel_requested=False,
+        created_at=now,
+        updated_at=now,
+        fence=None,
+        fence_verdict=None,
+        turn=None,
+    )
+    return Claimed(claim=claim, run=run, messages=new.messages, taken_over=False, release_age=None)

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import UUID
@@ -38,7 +37,7 @@ from byline.runtime.heartbeat import Heartbeat
 from byline.runtime.opened import Opened
 from byline.runtime.store_threads import StoreThreads
 from byline.runtime.view import view
-from byline.store.protocol import Claim, Claimed, LateReport, NewRun, RunStore, StoredRun
+from byline.store.protocol import Claim, LateReport, NewRun, RunStore, StoredRun
 from byline.tools.protocol import Landed
 from byline.tools.toolbox import Toolbox
 
@@ -245,12 +244,13 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
             messages=(*history, UserMessage(_prompt(prompt))),
             dedupe_key=_dedupe_key(dedupe_key),
         )
-        asked_at = time.monotonic()
-        created = await here.threads(self._store.create, new, lease=self._lease if inline else None)
+        created: Claim | StoredRun | None
+        if inline:
+            created = await self._executor().start(new)
+        else:
+            created = await here.threads(self._store.create, new, lease=None)
         if isinstance(created, StoredRun):
             return view(created, self._agents)
-        if isinstance(created, Claim):
-            await self._executor().begin(_as_created(new, created), asked_at)
         return await self.get_run(new.run_id)
 
     async def execute(self, run_id: UUID | str) -> Run:
@@ -461,28 +461,6 @@ def _open_store(store: str | RunStore, keys: "KeyRing | None") -> RunStore:
     from byline.store.sql import SqlStore  # a host with a store of its own needs no SQLAlchemy
 
     return SqlStore(store, keys=keys)
-
-
-def _as_created(new: NewRun, claim: Claim) -> Claimed:
-    """What a claim of a run just created would read back."""
-    now = datetime.now(UTC)  # shown nowhere: the store has its own
-    run = StoredRun(
-        run_id=new.run_id,
-        agent=new.agent,
-        actor=new.actor,
-        status=RunStatus.RUNNING,
-        reason=None,
-        claim=claim.number,
-        suspension=0,
-        takeovers=0,
-        cancel_requested=False,
-        created_at=now,
-        updated_at=now,
-        fence=None,
-        fence_verdict=None,
-        turn=None,
-    )
-    return Claimed(claim=claim, run=run, messages=new.messages, taken_over=False, release_age=None)
 
 
 def _prompt(prompt: object) -> str:

@@ -10,7 +10,7 @@ It drives the loop, and stores each step before it asks for the next:
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,6 +25,8 @@ from byline.approval.turn import PendingCall, PendingTurn
 from byline.driving import (
     AboutToWrite,
     Answered,
+    CallOutcome,
+    CallReport,
     Conversation,
     Ended,
     Finished,
@@ -36,14 +38,13 @@ from byline.driving import (
 )
 from byline.errors import CancelRequested, ClaimLost, StoreUnavailable
 from byline.loop import ToolLoop
-from byline.models.messages import ToolMessage
-from byline.models.transcript import open_calls
+from byline.models.transcript import unanswered
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
-from byline.runs.steps import NewStep, StepKind
+from byline.runs.steps import NewStep, StepKind, never_ran
 from byline.runtime.agent import Agent
 from byline.runtime.heartbeat import Heartbeat, Holding
 from byline.runtime.store_threads import StoreThreads
-from byline.runtime.trace import call_steps, cancelled_steps, model_step
+from byline.runtime.trace import call_steps, model_step
 from byline.store.protocol import (
     BecomeUncertain,
     Change,
@@ -56,6 +57,7 @@ from byline.store.protocol import (
     Settle,
     Suspend,
 )
+from byline.tools.effect import ToolEffect
 from byline.tools.result import WriteTarget
 
 _log = logging.getLogger(__name__)
@@ -106,8 +108,10 @@ class Segment:
         self._at = len(claimed.messages)
         self._revision = 0
         self._fence = claimed.run.fence
-        self._open = _open_names(claimed)
-        self._verdicts = _standing_verdicts(claimed, place.release_ttl)
+        self._open = unanswered(claimed.messages)
+        turn = claimed.run.turn
+        self._second = agent.second_approver or (turn is not None and turn.second_approver)
+        self._verdicts = _standing_verdicts(claimed, place.release_ttl, second_approver=self._second)
         self._stop = Stop.CANCEL if claimed.run.cancel_requested else Stop.NO
         # A known outcome is told before anything else; a standing fence without one is not cancelled silently (P9).
         self._writing = self._fence is not None and not (self._stop and self._nothing_to_tell())
@@ -158,23 +162,22 @@ class Segment:
             _log.info("Run %s is taken over", self._run.run_id, extra={"action": "taken_over"})
         steps = self._loop.drive(self._conversation(), self._loop_run())
         async with aclosing(steps):
-            while True:
-                if self._stop and not self._writing:
-                    return await self._break_off()
-                step = await self._next(steps)
-                if step is None:
-                    return await self._break_off()
-                try:
+            try:
+                while not self._stop or self._writing:
+                    step = await self._next(steps)
+                    if step is None:
+                        break
                     if await self._keep(step):
                         return self._fence
-                except CancelRequested:
-                    return await self._cancel()
+                return await self._break_off()
+            except CancelRequested:
+                return await self._cancel()
 
     async def _next(self, steps: AsyncGenerator[LoopStep, None]) -> LoopStep | None:
         """Ask the loop for its next step, in a task that `stop` can break off.
 
         Returns:
-            None if it was broken off.
+            None if it was broken off, also where a model makes an error of its own of that.
         """
         self._current = asyncio.create_task(anext(steps))
         try:
@@ -185,7 +188,8 @@ class Segment:
         current, self._current = self._current, None
         if current.cancelled() and self._stop > Stop.HAND_BACK:
             return None
-        return current.result()
+        step = current.result()
+        return None if isinstance(step, ModelFailed) and self._stop > Stop.HAND_BACK else step
 
     async def _keep(self, step: LoopStep) -> bool:
         """Store a step. Returns whether it was the last."""
@@ -197,10 +201,10 @@ class Segment:
                 await self._advance(SetFence(fence))
                 self._fence, self._writing = fence, True
             case Finished(reports):
-                kept = tuple(step for report in reports for step in call_steps(report))
+                kept = tuple(step for report in reports for step in call_steps(report, self._verdicts.get(report.call_id)))
                 clears = self._fence.call_id if self._fence is not None else None
                 change = Progress(messages=tuple(report.message for report in reports), steps=kept, clears=clears)
-                await self._record(change, reports[0].written)
+                await self._record(change, reports)
                 for report in reports:
                     self._open.pop(report.call_id, None)
                 self._fence, self._writing = None, False
@@ -222,8 +226,13 @@ class Segment:
                 )
                 await self._settle(RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED, None, failed)
                 return True
-            case Lied():
-                await self._settle(RunStatus.FAILED, TerminationReason.READ_ONLY_TOOL_WROTE, None)
+            case Lied(reports):
+                told = {report.call_id for report in reports}
+                steps = [step for report in reports for step in call_steps(report)]
+                left = ((i, tool) for i, tool in self._open.items() if i not in told)
+                steps += never_ran(left, CallOutcome.CANCELLED)
+                settle = _settling(RunStatus.FAILED, TerminationReason.READ_ONLY_TOOL_WROTE, None, *steps)
+                await self._record(settle, reports)
                 return True
             case uncertain:
                 self._fence, self._writing = uncertain.fence, False
@@ -253,7 +262,7 @@ class Segment:
         if self._fence is not None:  # found not to have landed, and now it is not run again
             await self._advance(Progress(clears=self._fence.call_id))
             self._fence = None
-        steps = cancelled_steps(self._open.items())
+        steps = never_ran(self._open.items(), CallOutcome.CANCELLED)
         await self._settle(RunStatus.CANCELLED, TerminationReason.CANCELLED, None, *steps)
         return None
 
@@ -266,8 +275,7 @@ class Segment:
         return known is not None and known.verdict is ReconcileVerdict.RUN_AGAIN and self._fence == self._run.fence
 
     async def _settle(self, status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> None:
-        settled = NewStep(StepKind.SETTLED, payload={"status": status.value, "reason": reason.value})
-        await self._advance(Settle(status=status, reason=reason, output=output, steps=(*steps, settled)))
+        await self._advance(_settling(status, reason, output, *steps))
 
     async def _become_uncertain(self, reason: UncertaintyReason, detail: str) -> None:
         assert self._fence is not None
@@ -277,7 +285,7 @@ class Segment:
             {"tool": self._fence.tool, "attempt": self._fence.attempt, "reason": reason.value},
             detail=detail,
         )
-        await self._record(BecomeUncertain(reason=reason, steps=(step,)), None)
+        await self._record(BecomeUncertain(reason=reason, steps=(step,)), ())
 
     async def _advance(self, change: Change) -> None:
         """Store a change, or say that it could not be stored: then what would follow does not happen (P16)."""
@@ -289,7 +297,7 @@ class Segment:
         if cancel:
             self._stop = max(self._stop, Stop.CANCEL)
 
-    async def _record(self, change: Change, written: WriteTarget | None) -> None:
+    async def _record(self, change: Change, reports: Sequence[CallReport]) -> None:
         """Store what a write did. Where the store does not answer, this is tried again, never the tool (P9)."""
         delay = FIRST_DELAY
         while True:
@@ -306,8 +314,10 @@ class Segment:
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
             except ClaimLost:
-                if written is not None and self._fence is not None:
-                    await self._report_late(self._fence, written)
+                for report in reports:
+                    if report.written is not None:
+                        read = Fence(report.call_id, report.tool, ToolEffect.READ_ONLY, report.attempt)
+                        await self._report_late(self._fence or read, report.written)
                 raise
 
     def _came_late(self, fence: Fence, target: WriteTarget) -> None:
@@ -336,14 +346,14 @@ class Segment:
         )
 
     def _loop_run(self) -> LoopRun:
-        run, turn = self._run, self._run.turn
+        run = self._run
         return LoopRun(
             actor=run.actor,
             agent=run.agent,
             run_id=run.run_id,
             claim=self._claim.number,
             resources=self._place.resources,
-            second_approver=self._agent.second_approver or (turn is not None and turn.second_approver),
+            second_approver=self._second,
             guard=self._holding.check,
             refusal=self._refusal,
             came_late=self._came_late,
@@ -355,26 +365,34 @@ class Segment:
             run_id=run.run_id,
             suspension=run.suspension,
             agent=run.agent,
-            second_approver=False,
+            second_approver=self._second,
             calls=(call,),
         )
+        if self._second and approver_id in (run.actor.id, call.changed_by):
+            return "Not executed: somebody else than who started this, or who changed it, must approve it now."
         return await self._place.gate.refusal(run.actor.id, approver_id, call, turn)
 
 
-def _open_names(claimed: Claimed) -> dict[UUID, str]:
-    """The calls that have no result yet, with the names of their tools."""
-    message = open_calls(claimed.messages)
-    if message is None:
-        return {}
-    answered = {said.call_id for said in claimed.messages if isinstance(said, ToolMessage)}
-    names = zip(message.call_ids, (call.name for call in message.answer.calls), strict=True)
-    return {call_id: name for call_id, name in names if call_id not in answered}
+def _settling(status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> Settle:
+    settled = NewStep(StepKind.SETTLED, payload={"status": status.value, "reason": reason.value})
+    return Settle(status=status, reason=reason, output=output, steps=(*steps, settled))
 
 
-def _standing_verdicts(claimed: Claimed, release_ttl: float) -> dict[UUID, CallVerdict]:
-    """The verdicts that still hold: a release that is too old waits again, a denial stands (P13)."""
-    decided, fence = claimed.run.decided, claimed.run.fence
-    if claimed.release_age is None or claimed.release_age <= release_ttl:
-        return dict(decided)
-    fenced = None if fence is None else fence.call_id  # what stands behind a fence cannot wait again
-    return {i: said for i, said in decided.items() if i == fenced or isinstance(said.verdict, Deny)}
+def _standing_verdicts(claimed: Claimed, release_ttl: float, *, second_approver: bool) -> dict[UUID, CallVerdict]:
+    """The verdicts that still hold; a denial stands.
+
+    A release waits again if it is too old (P13), or was given by whom the agent as it is loaded now asks for a second
+    approver (P14). What stands behind a fence cannot wait again.
+    """
+    run = claimed.run
+    fenced = None if run.fence is None else run.fence.call_id
+    old = claimed.release_age is not None and claimed.release_age > release_ttl
+
+    def holds(said: CallVerdict) -> bool:
+        if said.call_id == fenced or isinstance(said.verdict, Deny):
+            return True
+        call = None if run.turn is None else run.turn.call(said.call_id)
+        alone = said.actor_id == run.actor.id or (call is not None and said.actor_id == call.changed_by)
+        return not old and not (second_approver and alone)
+
+    return {call_id: said for call_id, said in run.decided.items() if holds(said)}

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, wait
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from byline.runtime.runtime import AgentRuntime
 
 T = TypeVar("T")
+
+LOOK = 1.0
+"""Seconds between two looks whether the event loop is still there that was asked."""
 
 
 class SyncRuntime:
@@ -86,9 +90,19 @@ class SyncRuntime:
             here = None
         if here is there:
             raise RuntimeClosed("runtime.sync would block the event loop it runs on: await the runtime's own methods")
-        asked = asyncio.run_coroutine_threadsafe(ask(), there)
+        asking = ask()
         try:
+            asked = asyncio.run_coroutine_threadsafe(asking, there)
+        except RuntimeError:  # the event loop was closed meanwhile
+            asking.close()
+            raise RuntimeClosed from None
+        try:
+            while not wait((asked,), timeout=LOOK).done:
+                if there.is_closed() and asked.cancel():
+                    asking.close()
             return asked.result()
+        except CancelledError:  # the runtime's end, not this caller's
+            raise RuntimeClosed from None
         except BaseException:
             asked.cancel()  # an interrupted caller is a cancelled one: a write in flight ends well
             raise
@@ -191,5 +205,12 @@ def _serve(own: asyncio.AbstractEventLoop, started: threading.Event) -> None:
     own.call_soon(started.set)
     try:
         own.run_forever()
+        own.run_until_complete(asyncio.sleep(0))  # what was asked at the last moment is told that it was too late
+        left = asyncio.all_tasks(own)
+        for task in left:  # calls that were given up; the second time ends those that wait for a thread
+            task.cancel()
+            task.cancel()
+        if left:
+            own.run_until_complete(asyncio.wait(left, timeout=1.0))
     finally:
         own.close()

@@ -1,9 +1,8 @@
 """From what a loop did to what the trace keeps: metadata in the open, content sealed."""
 
 import json
-from collections.abc import Iterable
-from uuid import UUID
 
+from byline.approval.decision import CallVerdict
 from byline.driving import CallOutcome, CallReport
 from byline.models.messages import AssistantMessage
 from byline.runs.steps import NewStep, StepKind
@@ -23,8 +22,9 @@ def model_step(message: AssistantMessage, seconds: float) -> NewStep:
     )
 
 
-def call_steps(report: CallReport) -> tuple[NewStep, ...]:
-    """Record how a call ended, and the write it announced as a step of its own kind."""
+def call_steps(report: CallReport, decided: CallVerdict | None = None) -> tuple[NewStep, ...]:
+    """Record how a call ended, who let it or refused it, and the write it announced as a step of its own kind."""
+    approved_by = decided.actor_id if decided is not None and report.attempt > 0 else None
     detail: str | None = None
     if report.outcome not in (CallOutcome.SUCCEEDED, CallOutcome.UNCHANGED):
         detail = report.message.text
@@ -34,10 +34,11 @@ def call_steps(report: CallReport) -> tuple[NewStep, ...]:
         StepKind.TOOL,
         report.call_id,
         {
-            "tool": report.tool,
+            # What a model called that is no tool is the model's own text, and so content.
+            "tool": None if report.outcome is CallOutcome.NOT_OFFERED else report.tool,
             "effect": None if report.effect is None else report.effect.value,
             "outcome": report.outcome.value,
-            "by": report.by,
+            "by": report.by or approved_by,
             "attempt": report.attempt,
             "seconds": round(report.seconds, 6),
         },
@@ -46,11 +47,3 @@ def call_steps(report: CallReport) -> tuple[NewStep, ...]:
     if report.written is None:
         return (step,)
     return (step, NewStep(StepKind.WRITE, report.call_id, target=report.written))
-
-
-def cancelled_steps(open_calls: Iterable[tuple[UUID, str]]) -> tuple[NewStep, ...]:
-    """Record the calls that a cancel left without a result: every call has one."""
-    return tuple(
-        NewStep(StepKind.TOOL, call_id, {"tool": tool, "outcome": CallOutcome.CANCELLED.value})
-        for call_id, tool in open_calls
-    )

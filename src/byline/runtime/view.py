@@ -1,7 +1,10 @@
 """From a stored run to what people and programs read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 
+from byline.approval.turn import PendingTurn
 from byline.runs.run import Pending, Run, UncertainCall
 from byline.runs.status import RunStatus, UncertaintyReason
 from byline.runtime.agent import Agent
@@ -13,7 +16,7 @@ def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = N
     """Show a run. What hides a part of it, or would keep this process from executing it, is named in `problem`."""
     pending = uncertain = None
     if stored.status is RunStatus.AWAITING_APPROVAL and stored.turn is not None:
-        pending = Pending(stored.turn, stored.decided)
+        pending = Pending(_expiring(stored, stored.turn, agents.get(stored.agent)), stored.decided)
     if stored.status is RunStatus.UNCERTAIN and stored.fence is not None:
         reason = stored.reason if isinstance(stored.reason, UncertaintyReason) else UncertaintyReason.INTERRUPTED
         call = None if stored.turn is None else stored.turn.call(stored.fence.call_id)
@@ -32,6 +35,14 @@ def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = N
         output=stored.output,
         problem=problem(stored, agents),
     )
+
+
+def _expiring(stored: StoredRun, turn: PendingTurn, agent: Agent | None) -> PendingTurn:
+    """Say when the approval expires: the stricter of what was stored and what the loaded agent says."""
+    if agent is None or agent.approval_ttl is None:
+        return turn
+    loaded = stored.updated_at + timedelta(seconds=agent.approval_ttl)  # nothing updates a run that waits
+    return replace(turn, expires_at=loaded if turn.expires_at is None else min(loaded, turn.expires_at))
 
 
 def problem(stored: StoredRun, agents: Mapping[str, Agent]) -> str | None:

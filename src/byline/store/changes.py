@@ -154,19 +154,15 @@ def stands(row: AnyRow, claim: Claim, change: Change, revision: int) -> bool:
     """Whether this very change has been stored before, and its answer was lost."""
     if row.claim != claim.number or row.revision != revision + 1:
         return False
+    running = RunStatus(row.status) is RunStatus.RUNNING
+    fence = fence_of(row)
     match change:
         case Progress(clears=clears):
-            return row.status == RunStatus.RUNNING and (clears is None or row.fence_call != clears)
-        case SetFence(fence):
-            return row.status == RunStatus.RUNNING and fence_of(row) == fence
-        case Suspend(turn=turn):
-            return row.turn_digest == turn.digest  # it may have been decided meanwhile
-        case HandBack():
-            return row.status == RunStatus.QUEUED
-        case BecomeUncertain():
-            return row.status != RunStatus.RUNNING  # it may have been reconciled meanwhile
-        case Settle(status=status):
-            return row.status == status
+            return running and (clears is None or fence is None or fence.call_id != clears)
+        case SetFence(new):
+            return running and fence == new
+        case _:  # whatever has become of the run since it left the segment
+            return not running
 
 
 def refuse(row: AnyRow, claim: Claim, change: Change, revision: int) -> None:
@@ -190,7 +186,9 @@ def refuse(row: AnyRow, claim: Claim, change: Change, revision: int) -> None:
             raise StoreError(f"run {row.id} has no fence, so that nothing about it is uncertain")
         case Suspend(turn=turn) if turn.suspension <= row.suspension:
             raise StoreError(f"run {row.id} has been suspended {row.suspension} times; this is no later one")
-        case SetFence() | Suspend() if row.cancelled_by is not None:
+        case SetFence() | Suspend() | HandBack() | Settle(status=RunStatus.COMPLETED | RunStatus.DEAD_LETTER) if (
+            row.cancelled_by is not None
+        ):
             raise CancelRequested
         case _:
             return

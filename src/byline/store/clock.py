@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
-from sqlalchemy import BigInteger, Engine, event, literal
+from sqlalchemy import BigInteger, Engine, bindparam, event
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -39,17 +40,19 @@ def _(element: now, compiler: SQLCompiler, **options: object) -> str:
 
 def replace_clock(engine: Engine, clock: Callable[[], float]) -> None:
     """Let `clock` (seconds since the epoch) be the engine's clock: for tests of what time does."""
+    bound = bindparam(None, type_=BigInteger(), unique=True, callable_=lambda: round(clock() * 1000))
+
+    def replace(element: object, **_: object) -> ClauseElement | None:
+        return bound if isinstance(element, now) else None
+
+    @lru_cache
+    def with_clock(statement: ClauseElement) -> object:
+        return visitors.replacement_traverse(statement, {}, replace)
 
     def bind_clock(
         _connection: object, statement: object, many: object, parameters: object, _options: object
     ) -> tuple[object, object, object]:
-        def bound(element: object, **_: object) -> ClauseElement | None:
-            return literal(round(clock() * 1000), BigInteger()) if isinstance(element, now) else None
-
-        clause = (
-            visitors.replacement_traverse(statement, {}, bound) if isinstance(statement, ClauseElement) else statement
-        )
-        return clause, many, parameters
+        return with_clock(statement) if isinstance(statement, ClauseElement) else statement, many, parameters
 
     event.listen(engine, "before_execute", bind_clock, retval=True)
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,6 @@ from byline.store.clock import replace_clock
 
 _ATTEMPTS = 5
 _PAUSE = 0.02
-_BEGIN = "byline_begin"
 
 T = TypeVar("T")
 
@@ -29,25 +29,36 @@ class Database:
     """Runs a piece of work as one transaction, again where that is safe, and finds out where an answer was lost."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] | None, busy_timeout: float) -> None:
+        self._busy_timeout = busy_timeout
         try:
             self.url = make_url(url)
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        except (ArgumentError, NoSuchModuleError):
-            raise ConfigurationError("the store is named by a database URL such as sqlite:///byline.db") from None
+            self.engine = self._make_engine()
+        except (ArgumentError, NoSuchModuleError, ImportError):
+            # Neither chained nor printed: the URL may hold a password.
+            raise ConfigurationError(
+                "the store is named by a database URL such as sqlite:///byline.db, for a driver that is installed"
+            ) from None
         self.name = self.url.render_as_string(hide_password=True)
-        self._busy_timeout = busy_timeout
-        if self.is_sqlite:
-            self.engine = _sqlite_engine(self, busy_timeout)
-        else:
-            self.engine = create_engine(self.url, hide_parameters=True, pool_pre_ping=True)
         if clock is not None:
             replace_clock(self.engine, clock)
-        self._writer = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         # SQLite has one writer: in this process they queue here, which is fair and quicker than its polling.
         # A database in memory is one connection, so that its readers queue as well.
         turn: AbstractContextManager[object] = threading.Lock() if self.is_sqlite else nullcontext()
         self._write_turn = turn
         self._read_turn = turn if self.in_memory else nullcontext()
+
+    def _make_engine(self) -> Engine:
+        if not self.is_sqlite:
+            return create_engine(self.url, hide_parameters=True, pool_pre_ping=True)
+        if self.in_memory:
+            alone = {"check_same_thread": False}
+            engine = create_engine(self.url, hide_parameters=True, poolclass=StaticPool, connect_args=alone)
+        else:
+            patient = {"timeout": self._busy_timeout}
+            engine = create_engine(self.url, hide_parameters=True, max_overflow=-1, connect_args=patient)
+        event.listen(engine, "connect", _set_up_connection)
+        return engine
 
     @property
     def in_memory(self) -> bool:
@@ -65,6 +76,7 @@ class Database:
         while True:
             try:
                 with self._read_turn, self.engine.connect() as connection:
+                    self._begin(connection, "BEGIN")
                     return work(connection)
             except (DBAPIError, PoolTimeout) as error:
                 patience.spend(error)
@@ -83,18 +95,28 @@ class Database:
         """
         patience = _Patience(self.name, self._busy_timeout)
         while True:
-            committing: tuple[T] | None = None
+            done: tuple[T] | None = None
             try:
-                with self._write_turn, self._writer.connect() as connection:
+                with self._write_turn, self.engine.connect() as connection:
+                    self._begin(connection, "BEGIN IMMEDIATE")
                     result = work(connection)
-                    committing = (result,)
+                    done = (result,)
                     connection.commit()
                     return result
             except (DBAPIError, PoolTimeout) as error:
                 failure = error
-            if committing and stands and self.read(lambda connection, done=committing: stands(connection, done[0])):
-                return committing[0]
+            if done and stands and self.read(partial(_look, stands, done[0])):
+                return done[0]
             patience.spend(failure)
+
+    def _begin(self, connection: Connection, statement: str) -> None:
+        # Said here and not in an event: an engine with listeners is slower at every statement.
+        if self.is_sqlite:
+            connection.exec_driver_sql(statement)
+
+
+def _look(stands: Callable[[Connection, T], bool], result: T, connection: Connection) -> bool:
+    return stands(connection, result)
 
 
 class _Patience:
@@ -132,24 +154,8 @@ _ADVICE = {
 
 def _sqlite_code(error: Exception) -> int | None:
     cause = error.orig if isinstance(error, DBAPIError) else None
-    return cause.sqlite_errorcode & 0xFF if isinstance(cause, sqlite3.Error) else None
-
-
-def _sqlite_engine(database: Database, busy_timeout: float) -> Engine:
-    if database.in_memory:
-        engine = create_engine(
-            database.url,
-            hide_parameters=True,
-            poolclass=StaticPool,
-            connect_args={"check_same_thread": False},
-        )
-    else:
-        engine = create_engine(
-            database.url, hide_parameters=True, connect_args={"timeout": busy_timeout}, max_overflow=-1
-        )
-    event.listen(engine, "connect", _set_up_connection)
-    event.listen(engine, "begin", _begin)
-    return engine
+    # An error of the module itself, and not of SQLite, has no code.
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF if isinstance(cause, sqlite3.Error) else None
 
 
 def _set_up_connection(connection: DBAPIConnection, _record: object) -> None:
@@ -159,7 +165,3 @@ def _set_up_connection(connection: DBAPIConnection, _record: object) -> None:
     cursor.execute("PRAGMA synchronous=FULL")  # and a COMMIT is on the disk all the same
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -1,17 +1,26 @@
 """How a run ends, or begins anew, without a segment: cancel, expiry, retry."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from byline.errors import NotRetryable, RunFinished
+from byline.driving import CallOutcome
+from byline.errors import KeyMissing, NotRetryable, RunFinished, SealBroken
+from byline.models.messages import Message, ToolMessage
+from byline.models.transcript import unanswered
 from byline.runs.status import RunStatus, TerminationReason
+from byline.runs.steps import never_ran
+from byline.store.changes import milliseconds
 from byline.store.clock import now
 from byline.store.moves import THE_RUN, forget_sealed, moving, settled_step, settling
 from byline.store.part import SqlPart
-from byline.store.rows import Values
-from byline.store.tables import run
+from byline.store.rows import Values, message_of
+from byline.store.tables import message, run
+
+_log = logging.getLogger(__name__)
 
 _ASK_TO_CANCEL = (
     update(run)
@@ -26,6 +35,18 @@ _EXPIRED = (
     .limit(bindparam("at_most"))
     .with_for_update(skip_locked=True)
 )
+_EXPIRED_OF_AGENT = (
+    select(run.c.id)
+    .where(
+        run.c.status == RunStatus.AWAITING_APPROVAL.value,
+        run.c.agent == bindparam("of"),
+        run.c.updated_at + bindparam("ttl", type_=run.c.updated_at.type) <= now(),  # nothing updates a row that waits
+    )
+    .order_by(run.c.id)
+    .limit(bindparam("at_most"))
+    .with_for_update(skip_locked=True)
+)
+_LATEST_MESSAGES = select(message).where(message.c.run_id == THE_RUN).order_by(message.c.seq.desc())
 _RETRY = moving(RunStatus.DEAD_LETTER, RunStatus.QUEUED).values(takeovers=0)
 
 
@@ -49,7 +70,7 @@ class EndingWrites(SqlPart):
 
         def stands(connection: Connection, status: RunStatus) -> bool:
             row = connection.execute(_STANDING, {"the_run": run_id}).one()
-            return row.cancelled_by == actor_id and row.status == status
+            return bool(row.cancelled_by == actor_id and row.status == status)
 
         return self._database.write(work, stands)
 
@@ -62,15 +83,20 @@ class EndingWrites(SqlPart):
                 raise NotRetryable
 
         def stands(connection: Connection, _: None) -> bool:
-            return connection.execute(_STANDING, {"the_run": run_id}).one().status != RunStatus.DEAD_LETTER
+            row = connection.execute(_STANDING, {"the_run": run_id}).one()
+            return RunStatus(row.status) is not RunStatus.DEAD_LETTER
 
         self._database.write(work, stands)
 
-    def expire(self, limit: int) -> Sequence[UUID]:
+    def expire(self, limit: int, *, ttls: Mapping[str, float] = MappingProxyType({})) -> Sequence[UUID]:
         """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`)."""
 
         def work(connection: Connection) -> list[UUID]:
             expired = list(connection.scalars(_EXPIRED, {"at_most": limit}))
+            for agent, ttl in ttls.items():
+                of_agent = {"of": agent, "ttl": milliseconds(ttl), "at_most": limit}
+                found = connection.scalars(_EXPIRED_OF_AGENT, of_agent)
+                expired = list(dict.fromkeys([*expired, *found]))[:limit]
             for run_id in expired:
                 reason = TerminationReason.APPROVAL_EXPIRED
                 self._end(connection, run_id, RunStatus.AWAITING_APPROVAL, RunStatus.FAILED, reason)
@@ -88,5 +114,19 @@ class EndingWrites(SqlPart):
     ) -> None:
         the_run: Values = {"the_run": run_id}
         connection.execute(settling(source, target, reason), the_run)
-        self._add_steps(connection, run_id, [settled_step(target, reason)])
+        outcome = CallOutcome.EXPIRED if reason is TerminationReason.APPROVAL_EXPIRED else CallOutcome.CANCELLED
+        left = never_ran(self._unanswered(connection, run_id).items(), outcome.value)
+        self._add_steps(connection, run_id, [*left, settled_step(target, reason)])
         forget_sealed(connection, run_id)
+
+    def _unanswered(self, connection: Connection, run_id: UUID) -> dict[UUID, str]:
+        """Read the calls that this end leaves without a result; none if they are sealed with a key that is not here."""
+        latest: list[Message] = []
+        try:
+            for row in connection.execute(_LATEST_MESSAGES, {"the_run": run_id}):
+                latest.append(message_of(row, self._sealer))
+                if not isinstance(latest[-1], ToolMessage):
+                    return unanswered(latest[::-1])
+        except (KeyMissing, SealBroken) as error:
+            _log.warning("The calls of run %s cannot be read: %s", run_id, error, extra={"action": "calls_not_read"})
+        return {}

@@ -63,6 +63,10 @@ class StoredRun:
     turn: PendingTurn | None
     decided: Mapping[UUID, CallVerdict] = field(default_factory=lambda: MappingProxyType({}))
     """Verdicts on the calls of the latest suspension."""
+    turn_digest: str | None = None
+    """The digest of the latest suspension's turn. It stays when the turn is deleted."""
+    reconciled: frozenset[str] = frozenset()
+    """The digests of the uncertain calls of the latest suspension that somebody, or a fact, has settled."""
     output: str | None = None
     problem: str | None = None
 
@@ -114,14 +118,14 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
-    """RUNNING to QUEUED. Impossible while the fence stands."""
+    """RUNNING to QUEUED. Impossible while the fence stands. Refused once a cancel was requested."""
 
     steps: tuple[NewStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BecomeUncertain:
-    """RUNNING to UNCERTAIN. Only while the fence stands, and the fence stays."""
+    """RUNNING to UNCERTAIN. Only while the fence stands, and the fence stays. A late report settles it at once."""
 
     reason: UncertaintyReason
     steps: tuple[NewStep, ...] = ()
@@ -131,7 +135,9 @@ class BecomeUncertain:
 class Settle:
     """RUNNING to COMPLETED, FAILED, CANCELLED or DEAD_LETTER. Impossible while the fence stands.
 
-    A terminal status deletes what is sealed: transcript, turn, reasons, details. Dead letter keeps it.
+    COMPLETED and DEAD_LETTER are refused once a cancel was requested: who was told that a run is to be
+    cancelled finds it cancelled. A terminal status deletes what is sealed: transcript, turn, reasons, details.
+    Dead letter keeps it.
     """
 
     status: RunStatus
@@ -157,6 +163,7 @@ class Ruling:
 
     Attributes:
         waiting: the ids of all calls of the turn that need a decision: it is released once each has one.
+        ttl: the loaded agent's, in seconds since the turn began to wait; the stricter of it and the stored expiry holds.
     """
 
     decision_id: UUID
@@ -165,6 +172,7 @@ class Ruling:
     actor: AiActorContext
     verdicts: Mapping[UUID, Approve | Deny]
     waiting: frozenset[UUID]
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +184,7 @@ class Amendment:
         changed: the ids of the calls whose arguments the actor changed.
         turn: the new turn; its suspension is one more than the stored one.
         kept: denials that stay (given before, or in the same decision): none is changed.
-        ttl: the approval's time to live in seconds, or None.
+        ttl: the approval's time to live in seconds, or None; the turn that waits has not waited longer.
     """
 
     decision_id: UUID
@@ -216,6 +224,17 @@ class LateReport:
     target: WriteTarget
     settled: bool = False
     conflict: bool = False
+
+
+def was_released(turn_digest: str | None, reason: str | None, digest: object) -> bool:
+    """Whether a run that waits no more left its latest turn by a decision, and that is the turn of this digest.
+
+    Args:
+        turn_digest: the run's.
+        reason: the run's.
+        digest: what a decision carries.
+    """
+    return digest == turn_digest and reason not in (TerminationReason.CANCELLED, TerminationReason.APPROVAL_EXPIRED)
 
 
 class RunStore(Protocol):
@@ -285,7 +304,8 @@ class RunStore(Protocol):
 
         Raises:
             ClaimLost: the run is not RUNNING under this claim. Nothing was stored.
-            CancelRequested: `SetFence` or `Suspend` came after a cancel. Nothing was stored.
+            CancelRequested: after a cancel came a fence, or an end that is not the cancel's: `Suspend`, `HandBack`,
+                or `Settle` as COMPLETED or DEAD_LETTER. Nothing was stored.
         """
         ...
 
@@ -293,7 +313,9 @@ class RunStore(Protocol):
         """Append what a call did after its claim was lost: the one insert that needs no live claim.
 
         It settles a run that is still UNCERTAIN on that call as landed; on one decided otherwise it is a conflict.
-        A second report of the same call and claim changes nothing.
+        A write that it does not settle, and that no verdict names, becomes a WRITE step here: it was announced.
+        One that comes before the run has become uncertain settles it as soon as it does, unless it is in conflict. A
+        second report of the same call and claim changes nothing.
         """
         ...
 
@@ -304,7 +326,8 @@ class RunStore(Protocol):
             QUEUED, or AWAITING_APPROVAL while a call is undecided.
 
         Raises:
-            RunFinished: it has ended, or is uncertain or in dead letter.
+            RunFinished: it has ended, or is uncertain or in dead letter. Where it got there from the release of this
+                very turn, that is an AlreadyDecided as well: who decides second is told so, however fast the run was.
             ApprovalExpired: by the database's clock.
             AlreadyDecided: a named call has a verdict, or the turn has been released.
             StaleDecision: the digest is not the waiting turn's.
@@ -348,8 +371,14 @@ class RunStore(Protocol):
         """
         ...
 
-    def expire(self, limit: int) -> Sequence[UUID]:
-        """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`)."""
+    def expire(self, limit: int, *, ttls: Mapping[str, float] = MappingProxyType({})) -> Sequence[UUID]:
+        """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`).
+
+        Args:
+            limit: how many at most.
+            ttls: of the loaded agents, by their names, in seconds since a turn began to wait: the stricter of them and
+                the stored expiry holds.
+        """
         ...
 
     def claimable(self, limit: int) -> Sequence[UUID]:

@@ -203,6 +203,8 @@ def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Sealer, *, stri
         fence_verdict=_fence_verdict_of(row, decisions),
         turn=turn,
         decided=MappingProxyType(decided),
+        turn_digest=row.turn_digest,
+        reconciled=frozenset(said.digest for said in decisions if said.attempt > 0),
         output=None if output is None else output.decode("utf-8", "surrogatepass"),
         problem=unseal.problem,
     )

@@ -13,10 +13,10 @@ from byline.runs.steps import NewStep, StepKind
 from byline.store.changes import BECOME_UNCERTAIN, Plan, milliseconds, refuse, stands
 from byline.store.clock import now
 from byline.store.moves import THE_RUN, forget_sealed, moving, settled_step, settling
-from byline.store.part import SqlPart
-from byline.store.protocol import Beat, Change, Claim, Claimed, NewRun, Progress, StoredRun
+from byline.store.protocol import Beat, BecomeUncertain, Change, Claim, Claimed, NewRun, Progress, StoredRun
 from byline.store.rows import AnyRow, Values, actor_values, fence_of, message_of, message_values
 from byline.store.tables import message, run
+from byline.store.uncertain import UncertainCalls
 from byline.tools.effect import ToolEffect
 
 _ADD_RUN = insert(run).values(created_at=now(), updated_at=now(), due_at=now() + bindparam("lease"))
@@ -51,7 +51,7 @@ _HOLDERS = (
 )
 
 
-class SegmentWrites(SqlPart):
+class SegmentWrites(UncertainCalls):
     """The part of the store that segments write through."""
 
     def create(self, new: NewRun, *, lease: float | None) -> Claim | StoredRun | None:
@@ -141,6 +141,7 @@ class SegmentWrites(SqlPart):
         connection.execute(BECOME_UNCERTAIN.anyway, held | {"why": why.value})
         unknown: dict[str, JsonValue] = {"tool": fence.tool, "attempt": fence.attempt, "reason": why.value}
         self._add_steps(connection, row.id, [NewStep(StepKind.UNCERTAIN, fence.call_id, unknown)])
+        self._settle_by_earlier_report(connection, row.id)
 
     def beat(self, claims: Collection[Claim], *, lease: float) -> Mapping[Claim, Beat]:
         """Extend the leases of claims that are still held."""
@@ -188,6 +189,8 @@ class SegmentWrites(SqlPart):
             self._add_steps(connection, claim.run_id, plan.steps, sealed=not plan.ends)
             if plan.ends:
                 forget_sealed(connection, claim.run_id)
+            if isinstance(change, BecomeUncertain):
+                self._settle_by_earlier_report(connection, claim.run_id)
             return cancel
 
         def is_stored(connection: Connection, _: bool) -> bool:

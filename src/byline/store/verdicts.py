@@ -7,13 +7,21 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from byline.approval.decision import Deny, ReconcileVerdict
 from byline.approval.fence import FenceVerdict
-from byline.errors import AlreadyDecided, ApprovalExpired, RunFinished, StaleDecision, StoreError, UnknownCall
+from byline.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    DecidedAndFinished,
+    RunFinished,
+    StaleDecision,
+    StoreError,
+    UnknownCall,
+)
 from byline.runs.status import RunStatus
+from byline.runs.steps import NewStep, StepKind
 from byline.store.changes import milliseconds
 from byline.store.clock import now, to_milliseconds
 from byline.store.moves import THE_RUN, moving
-from byline.store.part import SqlPart
-from byline.store.protocol import Amendment, LateReport, Ruling, Settlement
+from byline.store.protocol import Amendment, LateReport, Ruling, Settlement, was_released
 from byline.store.rows import (
     AnyRow,
     Unsealing,
@@ -27,11 +35,11 @@ from byline.store.rows import (
     target_values,
     verdicts_of,
 )
-from byline.store.tables import decision, late_report, run
+from byline.store.tables import decision, late_report, run, step
+from byline.store.uncertain import UncertainCalls
 
 _ADD_VERDICT = insert(decision).values(attempt=0, claim=0, denied=[], at=now())
 _KEEP_VERDICT = insert(decision).values(attempt=0, claim=0, denied=[])
-_ADD_RECONCILIATION = insert(decision).values(at=now())
 _WORDS_ON_CALL = select(decision).where(decision.c.run_id == THE_RUN, decision.c.call_id == bindparam("the_call"))
 _IS_DECIDED = select(decision.c.id).where(decision.c.id == bindparam("the_decision")).limit(1)
 _HAS_DIGEST = (
@@ -42,6 +50,11 @@ _SAME_REPORT = select(late_report).where(
     late_report.c.run_id == THE_RUN,
     late_report.c.call_id == bindparam("the_call"),
     late_report.c.claim == bindparam("the_claim"),
+)
+_SAME_FACT = select(step.c.id).where(
+    step.c.run_id == THE_RUN,
+    step.c.call_id == bindparam("the_call"),
+    *(step.c[name] == bindparam(name) for name in ("record_table", "record_uid", "write_kind")),
 )
 
 _WAITING = run.c.turn_digest == bindparam("the_digest")
@@ -57,21 +70,16 @@ _AMEND = (
         updated_at=now(),
     )
 )
-_RECONCILE = (
-    moving(RunStatus.UNCERTAIN, RunStatus.QUEUED)
-    .where(run.c.fence_call == bindparam("the_call"), run.c.fence_attempt == bindparam("the_attempt"))
-    .values(fence_verdict=bindparam("verdict"))
-)
 
 
-class VerdictWrites(SqlPart):
+class VerdictWrites(UncertainCalls):
     """The part of the store that people write through, and what a segment says after it has lost its claim."""
 
     def decide(self, ruling: Ruling) -> RunStatus:
         """Append verdicts, and queue the run once every waiting call has one."""
 
         def work(connection: Connection) -> RunStatus:
-            row = self._waiting(connection, ruling.run_id, ruling.digest)
+            row = self._waiting(connection, ruling.run_id, ruling.digest, ruling.ttl)
             unknown = ruling.verdicts.keys() - ruling.waiting
             if unknown:
                 raise UnknownCall(f"no call {min(unknown)} of this turn waits for a verdict; nothing was executed")
@@ -95,7 +103,7 @@ class VerdictWrites(SqlPart):
         turn = amendment.turn
 
         def work(connection: Connection) -> None:
-            row = self._waiting(connection, amendment.run_id, amendment.digest)
+            row = self._waiting(connection, amendment.run_id, amendment.digest, amendment.ttl)
             said = self._decisions(connection, row)
             if amendment.changed & {verdict.call_id for verdict in said}:
                 raise AlreadyDecided
@@ -154,13 +162,19 @@ class VerdictWrites(SqlPart):
             if before is not None:
                 return report_of(before)
             words = connection.execute(_WORDS_ON_CALL, {"the_run": run_id, "the_call": fence.call_id})
-            conflict = any(word.attempt == fence.attempt and target_of(word) != report.target for word in words)
+            told = [target_of(word) for word in words if word.attempt == fence.attempt]
+            conflict = any(target != report.target for target in told)
             settled = not conflict and row.status == RunStatus.UNCERTAIN and row.fence_call == fence.call_id
             stored = replace(report, settled=settled, conflict=conflict)
             connection.execute(_ADD_REPORT, report_values(stored))
             if settled:
                 landed = FenceVerdict(ReconcileVerdict.LANDED, report.target, None)
                 self._settle_call(connection, row, report.report_id, landed)
+            elif conflict or not told:  # else that word brings the fact; it was announced, so the feed has it (P8)
+                fact: Values = {"the_run": run_id, "the_call": fence.call_id, **target_values(report.target)}
+                if connection.execute(_SAME_FACT, fact).first() is None:
+                    write = NewStep(StepKind.WRITE, fence.call_id, target=report.target)
+                    self._add_steps(connection, run_id, [write])
             return stored
 
         def stands(connection: Connection, _: LateReport) -> bool:
@@ -168,11 +182,13 @@ class VerdictWrites(SqlPart):
 
         return self._database.write(work, stands)
 
-    def _waiting(self, connection: Connection, run_id: UUID, digest: str) -> AnyRow:
+    def _waiting(self, connection: Connection, run_id: UUID, digest: str, ttl: float | None) -> AnyRow:
         """Read a run whose turn waits, and which is the turn that was read."""
         row = self._lock(connection, run_id)
         status = RunStatus(row.status)
         if status.is_terminal or status in (RunStatus.UNCERTAIN, RunStatus.DEAD_LETTER):
+            if was_released(row.turn_digest, row.reason, digest):
+                raise DecidedAndFinished
             raise RunFinished(f"the run waits for no decision: it is {status}")
         if row.turn_digest != digest:
             raise StaleDecision
@@ -180,34 +196,9 @@ class VerdictWrites(SqlPart):
             raise AlreadyDecided
         if row.due_at is not None and row.due_at <= row.now:
             raise ApprovalExpired
+        if ttl is not None and row.updated_at + milliseconds(ttl) <= row.now:  # nothing updates a row that waits
+            raise ApprovalExpired
         return row
-
-    def _settle_call(self, connection: Connection, row: AnyRow, decision_id: UUID, known: FenceVerdict) -> None:
-        """Append what is known about the uncertain call, and queue the run with its fence."""
-        fence = fence_of(row)
-        if fence is None:
-            raise StoreError(f"run {row.id} is uncertain without a fence")
-        said: Values = {
-            "id": decision_id,
-            "run_id": row.id,
-            "call_id": fence.call_id,
-            "suspension": row.suspension,
-            "attempt": fence.attempt,
-            "claim": row.claim,
-            "digest": fence.digest(row.id),
-            "verdict": known.verdict.value,
-            "actor_id": known.actor_id,
-            "denied": sorted(str(call_id) for call_id in known.denied),
-            **target_values(known.target),
-        }
-        connection.execute(_ADD_RECONCILIATION, said)
-        moved = {
-            "the_run": row.id,
-            "the_call": fence.call_id,
-            "the_attempt": fence.attempt,
-            "verdict": known.verdict.value,
-        }
-        _expect_one(connection.execute(_RECONCILE, moved).rowcount)
 
 
 def _is_decided(connection: Connection, decision_id: UUID) -> bool:

@@ -181,7 +181,9 @@ class FunctionTool(Generic[P, ReturnT]):
                 # A thread cannot be stopped, and "this task is done" must mean that nothing of the call still
                 # runs: else a second attempt would write beside the first (P10). So it ends with the thread,
                 # and as that did: the truth beats the cancellation, of which `Task.cancelling()` still tells.
-                continue
+                # A second cancellation is the event loop's own end, which no thread may hold up.
+                if (task := asyncio.current_task()) is not None and task.cancelling() > 1:
+                    raise
         return thread.result()
 
     def _check_same_parameters(self, function: Callable[..., object]) -> None:

@@ -31,7 +31,7 @@ MAX_ERRORS = 10
 MAX_ERROR_CHARACTERS = 1_000
 """Longest message about invalid arguments."""
 
-_CONFIG = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, hide_input_in_errors=True)
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _model(parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]) ->
     for n, parameter in enumerate(parameters):
         # Fields are numbered, with the name as alias: a field cannot be called `json` or `_id`.
         name = parameter.name
-        field = Field(alias=name, validation_alias=name, serialization_alias=name)
+        field = Field(alias=name)
         default: object = ... if parameter.default is parameter.empty else parameter.default
         fields[_field(n)] = (Annotated[hints[name], field], default)
     return create_model("Arguments", __config__=_CONFIG, **fields)

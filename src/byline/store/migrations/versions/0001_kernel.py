@@ -87,7 +87,8 @@ def _run() -> None:
         _check(
             "run_due",
             "(status IN ('queued', 'running') AND due_at IS NOT NULL) "
-            "OR status IN ('awaiting_approval', 'awaiting_input') OR due_at IS NULL",
+            "OR status IN ('awaiting_approval', 'awaiting_input') "
+            "OR (status NOT IN ('queued', 'running') AND due_at IS NULL)",
         ),
         _check("run_waits_for", "status <> 'awaiting_approval' OR (turn IS NOT NULL AND turn_digest IS NOT NULL)"),
         _check(

@@ -1,0 +1,49 @@
+"""What every store must pass.
+
+Whoever makes a `RunStore` derives test classes from these and provides what `StoreCase` asks for:
+
+    class TestMyStore(StoreConformance):
+        def make_store(self, clock): ...
+
+`StoreConformance` is all of them in one class. Needs pytest.
+"""
+
+from byline.testing.conformance.faults import FaultConformance
+from byline.testing.conformance.races import ClaimRaces, DecisionRaces
+from byline.testing.conformance.reads import ReadConformance
+from byline.testing.conformance.segments import AdvanceConformance, ClaimConformance, CreationConformance
+from byline.testing.conformance.stage import FakeClock, Stage, StoreCase
+from byline.testing.conformance.verdicts import DecisionConformance, EndingConformance, ReconciliationConformance
+
+
+class StoreConformance(
+    CreationConformance,
+    ClaimConformance,
+    AdvanceConformance,
+    DecisionConformance,
+    ReconciliationConformance,
+    EndingConformance,
+    ReadConformance,
+    DecisionRaces,
+    ClaimRaces,
+    FaultConformance,
+):
+    """All that every store must pass."""
+
+
+__all__ = [
+    "AdvanceConformance",
+    "ClaimConformance",
+    "ClaimRaces",
+    "CreationConformance",
+    "DecisionConformance",
+    "DecisionRaces",
+    "EndingConformance",
+    "FakeClock",
+    "FaultConformance",
+    "ReadConformance",
+    "ReconciliationConformance",
+    "Stage",
+    "StoreCase",
+    "StoreConformance",
+]
