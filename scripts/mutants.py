@@ -207,12 +207,8 @@ def baseline(mutants: Sequence[Mutant], jobs: int, limit: float) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Break each promise on purpose, and see that a test notices."
-    )
-    parser.add_argument(
-        "--only", default="", metavar="SUBSTRING", help="only mutants whose file name contains this"
-    )
+    parser = argparse.ArgumentParser(description="Break each promise on purpose, and see that a test notices.")
+    parser.add_argument("--only", default="", metavar="SUBSTRING", help="only mutants whose file name contains this")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=300, help="seconds a mutant (default: 300)")
     options = parser.parse_args()
@@ -242,9 +238,7 @@ def main() -> int:
                 flush=True,
             )
             if outcome.verdict == "error" and outcome.log:
-                print(
-                    "".join(f"        | {line}\n" for line in outcome.log.strip().splitlines()[-15:]), end=""
-                )
+                print("".join(f"        | {line}\n" for line in outcome.log.strip().splitlines()[-15:]), end="")
     print(f"\n{counts['killed']} killed, {counts['survived']} survived, {counts['error']} errors")
     return 1 if counts["survived"] or counts["error"] else 0
 

@@ -138,11 +138,7 @@ def members_of(cls: griffe.Class) -> Iterator[griffe.Object]:
     seen: set[str] = set()
     for name, member in cls.members.items():
         seen.add(name)
-        if (
-            is_public(name)
-            and not member.is_module
-            and not (isinstance(member, griffe.Alias) and not is_public(name))
-        ):
+        if is_public(name) and not member.is_module and not (isinstance(member, griffe.Alias) and not is_public(name)):
             yield target_of(member)
     for base in cls.mro():
         if base.name.startswith("_"):
@@ -187,9 +183,7 @@ def lines_of(member: griffe.Object) -> list[str]:
         case griffe.TypeAlias():
             return [f"type {member.name} = {member.value}"]
         case _:
-            raise SurfaceError(
-                f"{member.path} is a {member.kind.value}: what is public is a class, function or value"
-            )
+            raise SurfaceError(f"{member.path} is a {member.kind.value}: what is public is a class, function or value")
 
 
 def expressions_in(member: griffe.Object) -> Iterator[str | griffe.Expr | None]:
@@ -255,9 +249,7 @@ def block_of(member: griffe.Object) -> Iterable[str]:
     return [f"# {member.path}", *lines_of(member), ""]
 
 
-def reachable(
-    package: griffe.Module, waiting: list[griffe.Object], listed: set[str]
-) -> Iterator[griffe.Object]:
+def reachable(package: griffe.Module, waiting: list[griffe.Object], listed: set[str]) -> Iterator[griffe.Object]:
     """Follow the annotations to the names that are not listed yet."""
     while waiting:
         for path in sorted(set(mentioned(waiting.pop()))):

@@ -52,11 +52,7 @@ def uses(attribute: str, path: Path) -> Iterator[tuple[str, ast.Attribute]]:
 
     def walk(node: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, ast.Attribute]]:
         for child in ast.iter_child_nodes(node):
-            if (
-                isinstance(child, ast.Attribute)
-                and child.attr == attribute
-                and isinstance(child.ctx, ast.Load)
-            ):
+            if isinstance(child, ast.Attribute) and child.attr == attribute and isinstance(child.ctx, ast.Load):
                 yield ".".join(scope), child
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from walk(child, (*scope, child.name))
@@ -99,9 +95,7 @@ def test_a_tool_is_executed_from_one_line() -> None:
 @pytest.mark.promise("P1")
 def test_what_is_counted_is_what_a_tool_is_run_by() -> None:
     defined = {named(path) for path in MODULES for function in functions(path) if function.name == "execute"}
-    assert "tools/protocol.py" in defined, (
-        "the Tool protocol has no `execute`: the count above counts nothing"
-    )
+    assert "tools/protocol.py" in defined, "the Tool protocol has no `execute`: the count above counts nothing"
 
 
 @pytest.mark.promise("P1")
@@ -163,10 +157,7 @@ def test_a_runtime_has_no_listener_unless_it_is_given_one() -> None:
 @pytest.mark.promise("P4")
 def test_no_listener_is_found_by_configuration() -> None:
     looked_up = {
-        name
-        for path in MODULES
-        for name in imports(path)
-        if name.startswith(("importlib.metadata", "pkg_resources"))
+        name for path in MODULES for name in imports(path) if name.startswith(("importlib.metadata", "pkg_resources"))
     }
     assert looked_up <= {"importlib.metadata.version"}, "an installed package could bring a listener"
 
@@ -249,10 +240,6 @@ def test_no_module_is_a_drawer() -> None:
 
 
 def test_a_long_module_has_a_reason() -> None:
-    long = {
-        named(path): count
-        for path in MODULES
-        if (count := len(path.read_text("utf-8").splitlines())) > MOST_LINES
-    }
+    long = {named(path): count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > MOST_LINES}
     assert {name: count for name, count in long.items() if name not in LONG_FOR_A_REASON} == {}
     assert set(LONG_FOR_A_REASON) - set(long) == set(), "no longer long: take it off the list"

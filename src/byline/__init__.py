@@ -61,7 +61,7 @@ from byline.records import RecordReference, WriteKind
 from byline.runs.run import Pending, Run, UncertainCall
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import Step, StepKind, WriteFact
-from byline.runtime import Agent, AgentRuntime, Recovery
+from byline.runtime import Agent, AgentRuntime, Recovery, SyncRuntime
 from byline.store.protocol import LateReport, RunStore
 from byline.tools import Landed, NotLanded, Tool, Toolbox, ToolContext, ToolEffect, ToolResult, ToolSpec, tool
 
@@ -127,6 +127,7 @@ __all__ = [
     "StepKind",
     "StoreError",
     "StoreUnavailable",
+    "SyncRuntime",
     "TerminationReason",
     "Tool",
     "ToolContext",

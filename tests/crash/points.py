@@ -7,6 +7,7 @@ and "after X" (COMMIT has answered, nobody has been told). The others lie in the
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TypeVar
 from uuid import UUID
@@ -42,15 +43,16 @@ STORED = (
 )  # fmt: skip
 ELSEWHERE = (
     "first answer", "closing answer", "execute begins", "in execute", "host committed", "dispatching",
-    "listener told", "listener heard",
+    "listener told", "listener heard", "stopping",
 )  # fmt: skip
 KNOWN = frozenset({f"{stage} {what}" for stage in ("entering", "before", "after") for what in STORED} | {*ELSEWHERE})
 
 
 class Points:
-    """Tells a test that a watched point is reached, and waits there for its word.
+    """Tells a test that a watched point is reached, and waits there until the test says so.
 
-    A point is watched the first time that it is reached; "fence 2" is the second time.
+    A point is watched the first time that it is reached; "fence 2" is the second time. Several threads may wait,
+    each at its own.
     """
 
     def __init__(self, wire: Connection | None = None, watched: Collection[str] = ()) -> None:
@@ -58,22 +60,30 @@ class Points:
         if unknown:
             raise ValueError(f"there are no such points: {sorted(unknown)}")
         self._wire = wire
-        self._watched = frozenset(watched)
+        self._left = {name: threading.Event() for name in watched}
         self._reached: Counter[str] = Counter()
         self._lock = threading.Lock()
+        if wire is not None:
+            threading.Thread(target=self._listen, args=(wire,), daemon=True).start()
+
+    def _listen(self, wire: Connection) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._left[wire.recv()].set()
 
     def watches(self, name: str) -> bool:
-        return name in self._watched
+        return name in self._left
 
     def reach(self, name: str) -> None:
         """Pass a point: at once, or when the test says so."""
         with self._lock:
             self._reached[name] += 1
             times = self._reached[name]
-        numbered = name if times == 1 else f"{name} {times}"
-        if numbered in self._watched and self._wire is not None:
+            numbered = name if times == 1 else f"{name} {times}"
+            if numbered not in self._left or self._wire is None:
+                return
             self._wire.send(numbered)
-            self._wire.recv()
+        self._left[numbered].wait()
 
 
 class PointedStore(SqlStore):

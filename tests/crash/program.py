@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from byline import AfterAiRecordWrittenEvent, AgentRuntime, Decision, ListenerDispatcher, ModelCall, RuntimeClosed
+from byline import (
+    AfterAiRecordWrittenEvent,
+    AgentRuntime,
+    Decision,
+    ListenerDispatcher,
+    ModelCall,
+    Reconciliation,
+    RuntimeClosed,
+)
 from tests.crash.points import PointedStore, Points
 from tests.crash.site import AN_HOUR, Site
 from tests.host import ALICE, BOB, Settings
@@ -25,6 +33,7 @@ class Order:
         do: what it asks of its runtime.
         turns: the calls that its model makes, turn by turn.
         run_id: the run it is about.
+        verdict: what it says of an uncertain call.
         watched: the points at which it waits for the test.
         hours: how far its store's clock is ahead, so that every lease of before has run out; None: the database's own.
         off_by: seconds by which the clock of its Python is wrong.
@@ -32,10 +41,11 @@ class Order:
         serves: it closes the runtime at SIGTERM, as a worker does.
     """
 
-    do: Literal["run", "decide", "execute", "recover"]
+    do: Literal["run", "decide", "execute", "recover", "reconcile"]
     turns: tuple[Sequence[ModelCall], ...]
     _: KW_ONLY
     run_id: UUID | None = None
+    verdict: Reconciliation | None = None
     watched: Collection[str] = ()
     hours: float | None = None
     off_by: float = 0.0
@@ -88,14 +98,21 @@ async def _work(order: Order, site: Site) -> None:
     }
     if site.points.watches("dispatching"):
         settings["dispatcher"] = PointedDispatcher(site)
-    runtime = site.runtime(site.script(*order.turns), store=store, **settings)
+    runtime = site.opened(*order.turns, store=store, **settings)
     stopped = asyncio.Event()
     if order.serves:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with runtime:
         asked = asyncio.create_task(_ask(order, runtime))
         stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait({asked, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait({asked, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # by SIGINT, which asyncio.run makes of it
+            asked.cancel()
+            site.points.reach("stopping")
+            raise
+        if stopping.done():
+            site.points.reach("stopping")
         stopping.cancel()
     try:
         await asked
@@ -107,11 +124,16 @@ async def _work(order: Order, site: Site) -> None:
 async def _ask(order: Order, runtime: AgentRuntime) -> None:
     if order.do == "run":
         await runtime.run("editor", "Describe page 42.", actor=ALICE, dedupe_key="describe 42")
-    elif order.do == "recover":
+        return
+    if order.do == "recover":
         await runtime.recover()
-    elif order.run_id is not None and order.do == "execute":
+        return
+    assert order.run_id is not None
+    if order.do == "execute":
         await runtime.execute(order.run_id)
-    elif order.run_id is not None:
+    elif order.verdict is not None:
+        await runtime.reconcile(order.run_id, order.verdict, actor=BOB)
+    else:
         pending = (await runtime.get_run(order.run_id)).pending
         assert pending is not None
         await runtime.decide(order.run_id, Decision.approve(pending.digest), actor=BOB)

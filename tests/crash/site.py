@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from byline import AfterAiRecordWrittenEvent, AgentRuntime, ModelCall, ModelRequest, Tool, ToolContext
+from byline import AfterAiRecordWrittenEvent, AgentRuntime, ModelCall, ModelRequest, RunStore, Tool, ToolContext
 from byline.models.scripted import Turn
 from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
 from tests.crash.points import Points
-from tests.crash.tools import makers_of_elements, readers, writers_of_descriptions
+from tests.crash.tools import MAKERS
 from tests.host import Host, Settings
 
 WORDS = "Who we are."
 AN_HOUR = 3_600.0
 SCHEMA = """
 create table if not exists keyed_element (key text primary key, page_id integer not null, text text not null);
-create table if not exists ran (tool text not null, key text not null, attempt integer not null, claim integer not null);
+create table if not exists ran (tool text not null, key text not null, attempt int not null, claim int not null);
 create table if not exists asked (turn text not null);
+create table if not exists verified (key text not null);
 """
 
 
@@ -56,6 +57,15 @@ UPSERT = Flavour(
 ADD = Flavour(
     "add_element", call("add_element", page_id=42, text=WORDS), (("elements:1", "created"),), repeatable=False
 )
+INSERT = Flavour(
+    "insert_element", call("insert_element", page_id=42, text=WORDS), (("elements:1", "created"),), repeatable=False
+)
+ON_LOOP = Flavour(
+    "describe_on_loop",
+    call("describe_on_loop", page_id=42, description=WORDS),
+    (("pages:42", "updated"),),
+    repeatable=True,
+)
 
 
 class Site(Host):
@@ -79,6 +89,14 @@ class Site(Host):
             database.execute("insert into ran values (?, ?, ?, ?)", ran)
         self.points.reach("execute begins")
 
+    def count_verify(self, context: ToolContext) -> None:
+        with self.connect() as database:
+            database.execute("insert into verified values (?)", (context.idempotency_key,))
+
+    def verified(self) -> int:
+        """How often a tool looked whether its call had landed."""
+        return len(self.ask("select 1 from verified"))
+
     def ran(self, name: str) -> list[tuple[int, int]]:
         """Attempt and claim of every execution of a tool, in order."""
         rows = self.ask("select attempt, claim from ran where tool = ? order by rowid", name)
@@ -93,9 +111,9 @@ class Site(Host):
         match flavour.tool:
             case "add_element":
                 return len(self.elements())
-            case "put_element":
+            case "put_element" | "insert_element":
                 return len(self.ask("select 1 from keyed_element"))
-            case "set_description" | "ensure_description":
+            case "set_description" | "ensure_description" | "describe_on_loop":
                 return int(self.description() == WORDS)
             case _:
                 return 0
@@ -106,8 +124,7 @@ class Site(Host):
 
     def script(self, *turns: Sequence[ModelCall]) -> ScriptedModel:
         """A model that makes these calls, turn by turn, and closes. It counts how often it is asked."""
-        names = ["first", *map(str, range(2, len(turns) + 1))]
-        calling = [self._turn(name, tuple(turn)) for name, turn in zip(names, turns, strict=True)]
+        calling = [self._turn(f"{n}." if n > 1 else "first", tuple(turn)) for n, turn in enumerate(turns, 1)]
         return ScriptedModel([*calling, self._turn("closing", "Done.")])
 
     def _turn(self, name: str, reply: str | Sequence[ModelCall]) -> Turn:
@@ -119,17 +136,28 @@ class Site(Host):
 
         return answer
 
-    def listen(self, event: AfterAiRecordWrittenEvent, /) -> None:
+    def listen(self, event: AfterAiRecordWrittenEvent) -> None:
         self.points.reach("listener told")
         super().listen(event)
         self.points.reach("listener heard")
 
     def tools(self) -> list[Tool]:
-        return [*readers(self), *writers_of_descriptions(self), *makers_of_elements(self)]
+        return [make(self) for make in MAKERS.values()]
 
-    def fresh(
-        self, *turns: Sequence[ModelCall], hours: float = 1.0, tools: Sequence[Tool] | None = None, **settings: Unpack[Settings]
+    def opened(
+        self,
+        *turns: Sequence[ModelCall],
+        store: RunStore | None = None,
+        tools: Sequence[Tool] | None = None,
+        hours: float = 0.0,
+        **settings: Unpack[Settings],
     ) -> AgentRuntime:
-        """A runtime of another process, hours later by its store's clock: every lease of before has run out."""
-        store = SqlStore(self.url, clock=lambda: time.time() + hours * AN_HOUR)
+        """A runtime that knows nothing of the others over this site, with the tools that its model calls.
+
+        By its store's clock it is hours later: then every lease of before has run out.
+        """
+        if store is None:
+            store = SqlStore(self.url, clock=lambda: time.time() + hours * AN_HOUR)
+        if tools is None:
+            tools = [MAKERS[name](self) for name in sorted({call.name for turn in turns for call in turn})]
         return self.runtime(self.script(*turns), store=store, tools=tools, **settings)

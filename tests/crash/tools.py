@@ -1,51 +1,71 @@
-"""Tools of every effect, with the points at which their process can be killed: before the host's commit, and after it."""
+"""Tools of every effect, with points around the host's commit at which their process can be killed."""
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from byline import RecordReference, Tool, ToolContext, ToolEffect, ToolResult, WriteKind, tool
+from byline import (
+    Landed,
+    NotLanded,
+    RecordReference,
+    Tool,
+    ToolContext,
+    ToolEffect,
+    ToolResult,
+    WriteKind,
+    tool,
+)
+from byline.tools.protocol import Verification
 
 if TYPE_CHECKING:
     from tests.crash.site import Site
 
 
-def readers(site: "Site") -> list[Tool]:
-    """A read that runs freely, and one that asks for approval."""
-
-    def read(context: ToolContext, name: str, page_id: int) -> ToolResult:
-        site.count(context, name)
-        site.points.reach("in execute")
-        found = site.description(page_id)
-        site.points.reach("host committed")
-        return ToolResult.text(found or "It has no description.")
+def read_page(site: "Site") -> Tool:
+    """A read that runs freely."""
 
     @tool(effect=ToolEffect.READ_ONLY)
     def read_page(context: ToolContext, page_id: int) -> ToolResult:
         """Read a page."""
-        return read(context, "read_page", page_id)
+        return _read(site, context, "read_page", page_id)
+
+    return read_page
+
+
+def inspect_page(site: "Site") -> Tool:
+    """A read that asks for approval."""
 
     @tool(effect=ToolEffect.READ_ONLY, approval=True)
     def inspect_page(context: ToolContext, page_id: int) -> ToolResult:
         """Read a page that not everybody may read."""
-        return read(context, "inspect_page", page_id)
+        return _read(site, context, "inspect_page", page_id)
 
-    return [read_page, inspect_page]
+    return inspect_page
 
 
-def writers_of_descriptions(site: "Site") -> list[Tool]:
-    """An idempotent write, and one that compares before it writes."""
+def _read(site: "Site", context: ToolContext, name: str, page_id: int) -> ToolResult:
+    site.count(context, name)
+    site.points.reach("in execute")
+    found = site.description(page_id)
+    site.points.reach("host committed")
+    return ToolResult.text(found or "It has no description.")
 
-    def write(page_id: int, description: str) -> None:
-        with site.connect() as database:
-            database.execute("update page set description = ? where id = ?", (description, page_id))
-            site.points.reach("in execute")
-        site.points.reach("host committed")
+
+def set_description(site: "Site") -> Tool:
+    """An idempotent write."""
 
     @tool(effect=ToolEffect.IDEMPOTENT_WRITE)
     def set_description(context: ToolContext, page_id: int, description: str) -> ToolResult:
         """Set the description of a page."""
         site.count(context, "set_description")
-        write(page_id, description)
+        _describe(site, page_id, description)
         return ToolResult.text("Set.").with_write_target(RecordReference("pages", page_id), WriteKind.UPDATED)
+
+    return set_description
+
+
+def ensure_description(site: "Site") -> Tool:
+    """An idempotent write that compares before it writes."""
 
     @tool(effect=ToolEffect.IDEMPOTENT_WRITE)
     def ensure_description(context: ToolContext, page_id: int, description: str) -> ToolResult:
@@ -54,14 +74,21 @@ def writers_of_descriptions(site: "Site") -> list[Tool]:
         page = RecordReference("pages", page_id)
         if site.description(page_id) == description:
             return ToolResult.unchanged("It has it already.", page, WriteKind.UPDATED)
-        write(page_id, description)
+        _describe(site, page_id, description)
         return ToolResult.text("Set.").with_write_target(page, WriteKind.UPDATED)
 
-    return [set_description, ensure_description]
+    return ensure_description
 
 
-def makers_of_elements(site: "Site") -> list[Tool]:
-    """An upsert by the call's idempotency key, and a write whose repeat compounds."""
+def _describe(site: "Site", page_id: int, description: str) -> None:
+    with site.connect() as database:
+        database.execute("update page set description = ? where id = ?", (description, page_id))
+        site.points.reach("in execute")
+    site.points.reach("host committed")
+
+
+def put_element(site: "Site") -> Tool:
+    """An upsert by the call's idempotency key."""
 
     @tool(effect=ToolEffect.IDEMPOTENT_WRITE)
     def put_element(context: ToolContext, page_id: int, text: str) -> ToolResult:
@@ -76,7 +103,13 @@ def makers_of_elements(site: "Site") -> list[Tool]:
         site.points.reach("host committed")
         return ToolResult.text("Put.").with_write_target(RecordReference("elements", uid), WriteKind.CREATED)
 
-    @tool(effect=ToolEffect.NON_IDEMPOTENT_WRITE)
+    return put_element
+
+
+def add_element(site: "Site", effect: ToolEffect = ToolEffect.NON_IDEMPOTENT_WRITE) -> Tool:
+    """A write whose repeat compounds, whatever it is declared as."""
+
+    @tool(effect=effect)
     def add_element(context: ToolContext, page_id: int, text: str) -> ToolResult:
         """Add an element to a page."""
         site.count(context, "add_element")
@@ -88,4 +121,58 @@ def makers_of_elements(site: "Site") -> list[Tool]:
         site.points.reach("host committed")
         return ToolResult.text("Added.").with_write_target(RecordReference("elements", uid), WriteKind.CREATED)
 
-    return [put_element, add_element]
+    return add_element
+
+
+def insert_element(site: "Site") -> Tool:
+    """A write whose repeat compounds, and which keeps the call's key: so it can look whether it landed."""
+
+    @tool(effect=ToolEffect.NON_IDEMPOTENT_WRITE)
+    def insert_element(context: ToolContext, page_id: int, text: str) -> ToolResult:
+        """Add an element to a page."""
+        site.count(context, "insert_element")
+        with site.connect() as database:
+            inserted = database.execute(
+                "insert into keyed_element values (?, ?, ?)", (context.idempotency_key, page_id, text)
+            )
+            uid = inserted.lastrowid
+            site.points.reach("in execute")
+        assert uid is not None
+        site.points.reach("host committed")
+        return ToolResult.text("Inserted.").with_write_target(RecordReference("elements", uid), WriteKind.CREATED)
+
+    @insert_element.verify
+    def _(context: ToolContext, page_id: int, text: str) -> Verification:
+        site.count_verify(context)
+        found = site.ask("select rowid from keyed_element where key = ?", context.idempotency_key)
+        return Landed(RecordReference("elements", int(str(found[0][0]))), WriteKind.CREATED) if found else NotLanded()
+
+    return insert_element
+
+
+def describe_on_loop(site: "Site") -> Tool:
+    """An async tool that does what async code should not: it blocks the event loop it runs on."""
+
+    @tool(effect=ToolEffect.IDEMPOTENT_WRITE)
+    async def describe_on_loop(context: ToolContext, page_id: int, description: str) -> ToolResult:
+        """Set the description of a page."""
+        site.count(context, "describe_on_loop")
+        _describe(site, page_id, description)
+        return ToolResult.text("Set.").with_write_target(RecordReference("pages", page_id), WriteKind.UPDATED)
+
+    return describe_on_loop
+
+
+MAKERS: Mapping[str, "Callable[[Site], Tool]"] = MappingProxyType(
+    {
+        "read_page": read_page,
+        "inspect_page": inspect_page,
+        "set_description": set_description,
+        "ensure_description": ensure_description,
+        "put_element": put_element,
+        "add_element": add_element,
+        "insert_element": insert_element,
+        "describe_on_loop": describe_on_loop,
+    }
+)
+"""How each tool is made, by its name: a process makes only those that its model calls."""

@@ -1,4 +1,4 @@
-"""Real processes with real signals: started by a fork server that has everything imported, held at points over a pipe."""
+"""Real processes with real signals: started by a fork server, and held at points over a pipe."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ PATIENCE = 20.0
 """Seconds that a process may take to reach a point, or to end."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.program"])
+_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.warm"])
 
 
 class Worker:
@@ -21,6 +21,7 @@ class Worker:
 
     def __init__(self, order: Order, path: Path, log: Path) -> None:
         self._log = log
+        self._held: set[str] = set()
         self._wire, far_end = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=work, args=(order, path, far_end, log), daemon=True)
         self._process.start()
@@ -34,16 +35,17 @@ class Worker:
 
     def at(self, point: str) -> Self:
         """Wait until it is held at a point."""
-        try:
-            assert self._wire.poll(PATIENCE), f"{point!r} was not reached: {self.said()}"
-            reached = self._wire.recv()
-        except EOFError:
-            raise AssertionError(f"it ended before {point!r}: {self.said()}") from None
-        assert reached == point
+        while point not in self._held:
+            try:
+                assert self._wire.poll(PATIENCE), f"{point!r} was not reached: {self.said()}"
+                self._held.add(self._wire.recv())
+            except EOFError:
+                raise AssertionError(f"it ended before {point!r}: {self.said()}") from None
         return self
 
-    def go_on(self) -> Self:
-        self._wire.send(None)
+    def go_on(self, point: str) -> Self:
+        """Let it go on from a point, now or when it gets there."""
+        self._wire.send(point)
         return self
 
     def signal(self, number: signal.Signals) -> Self:

@@ -86,6 +86,4 @@ def test_no_block_escapes_by_its_label(path: Path) -> None:
         if language.lower().startswith("py"):
             assert language == "python", f"{where}: label it `python`, so that it runs, not {language!r}"
         if language.lower() in SHELLS:
-            assert first.startswith("$ "), (
-                f"{where}: a shell block is not run; show it as a transcript, `$ command`"
-            )
+            assert first.startswith("$ "), f"{where}: a shell block is not run; show it as a transcript, `$ command`"

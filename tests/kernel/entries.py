@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Unpack, get_args
 from uuid import UUID
 
-from byline import AgentRuntime, Decision, Fence, Run, RunStatus, Tool, UncertainCall
+from byline import AgentRuntime, ChatModel, Decision, Fence, Run, RunStatus, Tool, UncertainCall
 from byline.models.scripted import Turn
 from byline.store.protocol import SetFence
 from byline.store.sql import SqlStore
@@ -65,7 +65,7 @@ async def start_and_approve(runtime: AgentRuntime) -> Run:
 
 async def left_queued(
     host: Host,
-    turns: Sequence[Turn],
+    model: ChatModel | Sequence[Turn],
     clock: Clock,
     *,
     tools: Sequence[Tool] | None = None,
@@ -73,7 +73,7 @@ async def left_queued(
 ) -> UUID:
     """An approved run that nobody has taken up yet, in a store that nobody has open."""
     store = store_of(host, clock)
-    async with host.runtime(turns, store=store, tools=tools, agent=agent, execution="queued") as runtime:
+    async with host.runtime(model, store=store, tools=tools, agent=agent, execution="queued") as runtime:
         run = await runtime.enqueue("editor", "Please do.", actor=ALICE)
         run = await runtime.execute(run.run_id)
         run = await runtime.decide(run.run_id, Decision.approve(waiting(run)), actor=BOB)
@@ -113,7 +113,7 @@ def die_in_write(host: Host, run_id: UUID, clock: Clock) -> Fence:
 async def executed(
     host: Host,
     entry: Entry,
-    turns: Sequence[Turn],
+    model: ChatModel | Sequence[Turn],
     *,
     tools: Sequence[Tool] | None = None,
     agent: AgentFacts | None = None,
@@ -121,26 +121,34 @@ async def executed(
 ) -> AsyncGenerator[tuple[AgentRuntime, Run], None]:
     """A run whose first turn was approved and then executed on this entry; its runtime is still open."""
     if entry == "inline":
-        async with host.runtime(turns, tools=tools, agent=agent, **settings) as runtime:
+        async with host.runtime(model, tools=tools, agent=agent, **settings) as runtime:
             yield runtime, await start_and_approve(runtime)
     elif entry == "resumed":
-        async with host.runtime(turns, tools=tools, agent=agent) as runtime:
+        async with host.runtime(model, tools=tools, agent=agent) as runtime:
             run = await runtime.run("editor", "Please do.", actor=ALICE)
-        async with host.runtime(turns, tools=tools, agent=agent, **settings) as runtime:
+        async with host.runtime(model, tools=tools, agent=agent, **settings) as runtime:
             yield runtime, await runtime.decide(run.run_id, Decision.approve(waiting(run)), actor=BOB)
     else:
         clock = Clock()
-        run_id = await left_queued(host, turns, clock, tools=tools, agent=agent)
+        run_id = await left_queued(host, model, clock, tools=tools, agent=agent)
         if entry == "taken_over":
             die_after_claim(host, run_id, clock)
         store = store_of(host, clock)
         settings["execution"] = "queued"
-        async with host.runtime(turns, store=store, tools=tools, agent=agent, **settings) as runtime:
+        async with host.runtime(model, store=store, tools=tools, agent=agent, **settings) as runtime:
             yield runtime, await runtime.execute(run_id)
 
 
 async def until(holds: Callable[[], bool], *, seconds: float = 20.0) -> None:
     """Wait for what a thread or another process brings about."""
     async with asyncio.timeout(seconds):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - a thread sets no asyncio.Event
             await asyncio.sleep(0.005)
+
+
+async def until_left(runtime: AgentRuntime, run_id: UUID, status: RunStatus) -> Run:
+    """Wait until a run has left a status."""
+    async with asyncio.timeout(20.0):
+        while (run := await runtime.get_run(run_id)).status is status:  # noqa: ASYNC110 - another task moves it
+            await asyncio.sleep(0.005)
+    return run

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +18,7 @@ from byline import (
     Approve,
     Decision,
     Deny,
+    Grant,
     ModelCall,
     Pending,
     Run,
@@ -28,9 +29,10 @@ from byline import (
     ToolMessage,
 )
 from byline.approval.decision import Verdict
+from byline.store.protocol import Ruling
 from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
-from tests.host import ALICE, BOB, AgentFacts, Host, Settings
+from tests.host import ALICE, BOB, AgentFacts, Host, People, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20.0  # seconds; what is waited for is an event, and this only ends a test that has failed
@@ -61,7 +63,7 @@ ALIVE = (Entry.DIRECT, Entry.QUEUED, Entry.RESUMED)
 
 @dataclass(slots=True)
 class Play:
-    """One run on one of the entries."""
+    """One run on one of the entries. `meanwhile` happens between its decisions and what they release."""
 
     host: Host
     entry: Entry
@@ -71,7 +73,8 @@ class Play:
     settings: Settings
     model: ScriptedModel
     stack: AsyncExitStack
-    store: SqlStore | None = None
+    meanwhile: Callable[[], None] = lambda: None
+    clock: Callable[[], float] | None = None
     open: list[AgentRuntime] = field(default_factory=list)
 
     async def runtime(self) -> AgentRuntime:
@@ -80,9 +83,8 @@ class Play:
             settings = self.settings.copy()
             if self.entry is Entry.QUEUED:
                 settings["execution"] = "queued"
-            made = self.host.runtime(
-                self.model, store=self.store, agent=self.agent, tools=self.tools, **settings
-            )
+            store = Hooked(self)
+            made = self.host.runtime(self.model, store=store, agent=self.agent, tools=self.tools, **settings)
             self.open.append(await self.stack.enter_async_context(made))
         return self.open[0]
 
@@ -133,9 +135,8 @@ class Play:
             check=False,
         )
         assert died.returncode == -9, died.stderr
-        # An hour later: the lease of the dead has run out.
-        url = f"sqlite:///{self.host.path.parent / 'byline.db'}"
-        self.store = SqlStore(url, clock=lambda: time.time() + 3_600)
+        self.meanwhile()
+        self.clock = lambda: time.time() + 3_600  # by then, the lease of the dead has run out
         runtime = await self.runtime()
         return await runtime.execute(run.run_id)
 
@@ -153,6 +154,19 @@ class Play:
         return [message for message in self.model.requests[-1].messages if isinstance(message, ToolMessage)]
 
 
+class Hooked(SqlStore):
+    """A store that lets something happen between a decision and its execution."""
+
+    def __init__(self, play: Play) -> None:
+        super().__init__(f"sqlite:///{play.host.path.parent / 'byline.db'}", clock=play.clock)
+        self._play = play
+
+    def decide(self, ruling: Ruling) -> RunStatus:
+        status = super().decide(ruling)
+        self._play.meanwhile()
+        return status
+
+
 @asynccontextmanager
 async def entered(
     host: Host,
@@ -167,6 +181,17 @@ async def entered(
     async with AsyncExitStack() as stack:
         model = ScriptedModel(script)
         yield Play(host, entry, script, {} if agent is None else agent, tools, settings, model, stack)
+
+
+@dataclass(slots=True)
+class Granting(People):
+    """People whose grants a test can change as well: everybody who is not named has every one."""
+
+    granted: dict[str, Collection[Grant]] = field(default_factory=dict)
+
+    def load(self, actor_id: str, /) -> AiActorContext | None:
+        grants = self.granted.get(actor_id, tuple(Grant))
+        return None if actor_id in self.disabled else AiActorContext.user(actor_id, grants=grants)
 
 
 def said(verdict: Verdict) -> str | None:

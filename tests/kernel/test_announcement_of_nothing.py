@@ -15,6 +15,7 @@ from byline import (
     WriteKind,
     tool,
 )
+from byline.models.scripted import Turn
 from byline.testing import ScriptedModel, call
 from tests.host import ALICE, BOB, Host
 from tests.kernel.entries import ENTRIES, Entry, executed, start_and_approve, waiting
@@ -118,7 +119,12 @@ async def test_after_a_tool_error_the_model_may_try_again(host: Host) -> None:
 async def test_what_was_refused_or_not_valid_is_not_announced(host: Host) -> None:
     ears = Ears()
     invalid = call("set_description", page_id="the first one", description="")
-    turns = [[invalid], [call("delete_page", page_id=42)], [call("add_element", page_id=42, text="x")], "Done."]
+    turns: list[Turn] = [
+        [invalid],
+        [call("delete_page", page_id=42)],
+        [call("add_element", page_id=42, text="x")],
+        "Done.",
+    ]
     async with host.runtime(turns, listeners=[ears]) as runtime:
         run = await runtime.run("editor", "Please do.", actor=ALICE)
         run = await runtime.decide(run.run_id, Decision.deny(waiting(run), "No."), actor=BOB)

@@ -308,7 +308,9 @@ async def test_a_run_that_never_waited_cannot_be_decided(host: Host) -> None:
 
 
 @pytest.mark.promise("P13")
-@pytest.mark.parametrize("run_id", ["", "x", "0" * 31, "\ud800", "x" * 10_000_000, b"0" * 16, None, 7, True], ids=lambda i: ascii(i)[:12])
+@pytest.mark.parametrize(
+    "run_id", ["", "x", "0" * 31, "\ud800", "x" * 10_000_000, b"0" * 16, None, 7, True], ids=lambda i: ascii(i)[:12]
+)
 async def test_a_malformed_run_id_is_refused(host: Host, run_id: object) -> None:
     async with host.runtime([[SET], "Done."]) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)

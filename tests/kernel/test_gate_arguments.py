@@ -116,9 +116,7 @@ async def test_shown_digested_and_executed_are_one_normalised_object(host: Host,
             "run": str(run.run_id),
             "suspension": 1,
             "agent": "editor",
-            "calls": [
-                {"id": str(shown.id), "tool": "plan", "effect": "idempotent_write", "arguments": NORMAL}
-            ],
+            "calls": [{"id": str(shown.id), "tool": "plan", "effect": "idempotent_write", "arguments": NORMAL}],
         }
         assert digest(run) == hashlib.sha256(canonical(bound).encode()).hexdigest()
 

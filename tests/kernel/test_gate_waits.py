@@ -77,9 +77,7 @@ async def test_a_denied_write_never_runs(host: Host, entry: Entry, write: str) -
     [[SET, READ], [READ, ADD], [READ, ADD, READ], [ADD, SET, READ]],
     ids=lambda turn: "-".join(one.name for one in cast("Sequence[ModelCall]", turn)),
 )
-async def test_nothing_of_a_turn_runs_before_its_decision(
-    host: Host, entry: Entry, turn: Sequence[ModelCall]
-) -> None:
+async def test_nothing_of_a_turn_runs_before_its_decision(host: Host, entry: Entry, turn: Sequence[ModelCall]) -> None:
     async with entered(host, entry, [turn, "Done."]) as play:
         run = await play.ask()
         assert [waiting.tool for waiting in pending(run).calls] == [one.name for one in turn]

@@ -173,7 +173,9 @@ async def test_the_decision_on_what_it_was_says_nothing_of_what_it_is(host: Host
 
 
 @pytest.mark.promise("P12")
-@pytest.mark.parametrize("change", ["arguments read otherwise", "a stricter effect", "a read that asks for approval now"])
+@pytest.mark.parametrize(
+    "change", ["arguments read otherwise", "a stricter effect", "a read that asks for approval now"]
+)
 async def test_a_denial_is_kept_and_not_asked_again(host: Host, change: str) -> None:
     script = [[ADD, READ, SET], "Done."]
     run = await decided(host, script, lambda name: Deny("Not this one.") if name == "add_element" else Approve())

@@ -1,6 +1,7 @@
 """No run settles, and none is handed back, while its fence stands: whatever would end it makes it UNCERTAIN (P9)."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +10,7 @@ from byline import (
     Agent,
     AgentRuntime,
     AiActorContext,
+    KeyMissing,
     Reconciliation,
     RunStatus,
     StepKind,
@@ -20,13 +22,13 @@ from byline import (
     WriteKind,
     tool,
 )
+from byline.store.sealing import KeyRing
+from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host, Settings
 from tests.kernel.entries import ENTRIES, Clock, Entry, die_in_write, executed, left_queued, store_of, unknown
-from tests.kernel.writers import PAGE, WRITE, WRITES, add, unnamed, writer, written
+from tests.kernel.writers import PAGE, TURNS, WRITES, add, unnamed, writer, written
 from tests.unit.hearing import Ears
-
-TURNS = [[WRITE], "Done."]
 
 
 async def _nothing(runtime: AgentRuntime, run_id: object) -> None: ...
@@ -95,13 +97,13 @@ CAUSES = {
 async def test_what_would_end_a_run_makes_it_uncertain_while_its_fence_stands(
     host: Host, effect: ToolEffect, cause: Cause
 ) -> None:
-    clock, ears = Clock(), Ears()
+    clock = Clock()
     run_id = await left_queued(host, TURNS, clock, tools=[writer(host, effect)])
     fence = die_in_write(host, run_id, clock)
     cause.meanwhile(host)
     tools = cause.tools(host, effect)
     store = store_of(host, clock)
-    async with host.runtime(TURNS, store=store, tools=tools, listeners=[ears], **cause.settings) as runtime:
+    async with host.runtime(TURNS, store=store, tools=tools, **cause.settings) as runtime:
         await cause.ask(runtime, run_id)
         run = await runtime.execute(run_id)
 
@@ -109,7 +111,7 @@ async def test_what_would_end_a_run_makes_it_uncertain_while_its_fence_stands(
         assert call.fence == fence
         assert call.reason in (UncertaintyReason.INTERRUPTED, UncertaintyReason.NOT_REPEATABLE)
         assert host.executions() == 0
-        assert ears.heard == []
+        assert host.heard() == []
         steps = await runtime.list_steps(run_id)
         assert steps[-1].kind is StepKind.UNCERTAIN
         assert not {StepKind.SETTLED, StepKind.HANDED_BACK} & {step.kind for step in steps}
@@ -172,6 +174,27 @@ async def test_a_run_whose_agent_is_missing_stays_with_its_fence(host: Host, eff
         run = await runtime.cancel(run_id, actor=ALICE)
         assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
     async with host.runtime(TURNS, store=store_of(host, clock), tools=tools) as runtime:
+        unknown(await runtime.execute(run_id))
+        assert host.executions() == 0
+
+
+@pytest.mark.promise("P9")
+@pytest.mark.parametrize("effect", WRITES)
+async def test_a_run_whose_key_is_missing_stays_with_its_fence(host: Host, effect: ToolEffect) -> None:
+    clock = Clock()
+    tools = [writer(host, effect)]
+    run_id = await left_queued(host, TURNS, clock, tools=tools)
+    die_in_write(host, run_id, clock)
+    url = f"sqlite:///{host.path.parent / 'byline.db'}"
+    keyless = SqlStore(url, keys=KeyRing.generate(), clock=clock)
+    async with host.runtime(TURNS, store=keyless, tools=tools) as runtime:
+        with suppress(KeyMissing):
+            await runtime.execute(run_id)
+        run = await runtime.get_run(run_id)
+        assert run.status is RunStatus.RUNNING
+        assert run.problem is not None
+        assert (await runtime.recover()).skipped.keys() == {run_id}
+    async with host.runtime(TURNS, store=store_of(host, clock), tools=tools, max_takeovers=0) as runtime:
         unknown(await runtime.execute(run_id))
         assert host.executions() == 0
 

@@ -7,10 +7,8 @@ import pytest
 
 from byline import (
     RecordReference,
-    Reconciliation,
     RunStatus,
     StepKind,
-    TerminationReason,
     ToolContext,
     ToolEffect,
     ToolResult,
@@ -18,14 +16,23 @@ from byline import (
     WriteKind,
     tool,
 )
-from byline.testing import ScriptedModel, call
-from tests.host import ALICE, BOB, Host
-from tests.kernel.entries import ENTRIES, Clock, Entry, die_in_write, executed, left_queued, start_and_approve, store_of, unknown
-from tests.kernel.writers import PAGE, WRITE, WRITES, add, writer, written
+from byline.testing import ScriptedModel
+from tests.host import Host
+from tests.kernel.entries import (
+    ENTRIES,
+    Clock,
+    Entry,
+    die_in_write,
+    executed,
+    left_queued,
+    start_and_approve,
+    store_of,
+    unknown,
+)
+from tests.kernel.writers import PAGE, TURNS, last_result, writer
 from tests.unit.hearing import Ears
 
-TURNS = [[WRITE], "Done."]
-NO_KIND = cast("WriteKind", None)
+NO_KIND = cast("WriteKind", cast("object", None))
 
 
 def without_a_kind(context: ToolContext) -> ToolResult:
@@ -37,11 +44,13 @@ def unchanged_without_a_kind(context: ToolContext) -> ToolResult:
 
 
 def without_a_record(context: ToolContext) -> ToolResult:
-    return ToolResult.text("Written.").with_write_target(cast("RecordReference", "pages:42"), WriteKind.UPDATED)
+    return ToolResult.text("Written.").with_write_target(
+        cast("RecordReference", cast("object", "pages:42")), WriteKind.UPDATED
+    )
 
 
 def no_result(context: ToolContext) -> ToolResult:
-    return cast("ToolResult", "Written.")
+    return cast("ToolResult", cast("object", "Written."))
 
 
 @pytest.mark.promise("P10")
@@ -118,3 +127,33 @@ async def test_a_compare_before_write_that_runs_again_in_place_is_announced(host
         assert [str(event.record) for event in ears.heard] == ["pages:42"]
 
 
+@pytest.mark.promise("P10")
+@pytest.mark.parametrize("entry", ENTRIES)
+async def test_the_target_survives_the_bounding_of_the_text(host: Host, entry: Entry) -> None:
+    def end(context: ToolContext) -> ToolResult:
+        return ToolResult.text("ü" * 5_000_000).with_write_target(PAGE, WriteKind.CREATED)
+
+    ears, model = Ears(), ScriptedModel(TURNS)
+    tools = [writer(host, ToolEffect.NON_IDEMPOTENT_WRITE, end)]
+    async with executed(host, entry, model, tools=tools, listeners=[ears]) as (runtime, run):
+        assert run.status is RunStatus.COMPLETED
+        assert [(event.record, event.kind) for event in ears.heard] == [(PAGE, WriteKind.CREATED)]
+        assert [(fact.record, fact.kind) for fact in await runtime.writes()] == [(PAGE, WriteKind.CREATED)]
+        told = last_result(model).text
+        assert isinstance(told, str)
+        assert len(told.encode()) <= 50_000
+        assert told.startswith("üüü")
+
+
+@pytest.mark.promise("P10")
+async def test_a_write_is_a_step_of_its_own_kind(host: Host) -> None:
+    """So it stays when a trace's details are deleted: it has none."""
+    async with host.runtime(TURNS, tools=[writer(host, ToolEffect.IDEMPOTENT_WRITE)]) as runtime:
+        run = await start_and_approve(runtime)
+        told, write = [s for s in await runtime.list_steps(run.run_id) if s.kind in (StepKind.TOOL, StepKind.WRITE)]
+        assert (told.kind, told.target) == (StepKind.TOOL, None)
+        assert write.kind is StepKind.WRITE
+        assert write.target is not None
+        assert (write.target.record, write.target.kind) == (PAGE, WriteKind.UPDATED)
+        assert write.call_id == told.call_id
+        assert (dict(write.payload), write.detail) == ({}, None)

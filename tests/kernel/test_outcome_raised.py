@@ -7,7 +7,6 @@ import pytest
 
 from byline import (
     Reconciliation,
-    Run,
     RunStatus,
     StepKind,
     Tool,
@@ -16,9 +15,7 @@ from byline import (
     ToolError,
     ToolResult,
     UncertaintyReason,
-    WriteKind,
 )
-from byline.models.scripted import Turn
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host
 from tests.kernel.entries import (
@@ -32,10 +29,9 @@ from tests.kernel.entries import (
     store_of,
     unknown,
 )
-from tests.kernel.writers import PAGE, WRITE, WRITES, async_writer, writer, written
+from tests.kernel.writers import TURNS, WRITES, async_writer, last_result, writer, written
 from tests.unit.hearing import Ears
 
-TURNS: list[Turn] = [[WRITE], "Done."]
 IDEMPOTENT, NON_IDEMPOTENT = WRITES
 ERRORS = [ValueError, TimeoutError, asyncio.CancelledError, SystemExit, StopIteration]
 
@@ -168,7 +164,7 @@ async def test_after_a_word_that_it_did_not_land_a_tool_error_ends_the_call(host
         assert ends.attempts == [*range(1, len(earlier) + 2)]
         assert len(ends.keys) == 1
         assert ears.heard == []
-        assert model.requests[-1].messages[-1].text == "Busy."
+        assert last_result(model).text == "Busy."
 
 
 @pytest.mark.promise("P10")
@@ -177,5 +173,5 @@ async def test_a_read_that_raises_tells_the_model_and_names_no_content(host: Hos
     async with host.runtime(model, tools=[writer(host, ToolEffect.READ_ONLY, ends)]) as runtime:
         run = await runtime.run("editor", "Please look.", actor=ALICE)
         assert run.status is RunStatus.COMPLETED
-        assert model.requests[-1].messages[-1].text == "The tool failed: ValueError."
+        assert last_result(model).text == "The tool failed: ValueError."
         assert ends.attempts == [1]

@@ -8,9 +8,7 @@ from typing import Literal
 import pytest
 
 from byline import (
-    AfterAiRecordWrittenEvent,
     Reconciliation,
-    Run,
     RunStatus,
     StepKind,
     Tool,
@@ -22,10 +20,9 @@ from byline import (
 )
 from tests.host import BOB, Host
 from tests.kernel.entries import start_and_approve, unknown, until
-from tests.kernel.writers import PAGE, WRITE, WRITES, Held, async_writer, writer, written
+from tests.kernel.writers import PAGE, TURNS, WRITES, Held, async_writer, writer, written
 from tests.unit.hearing import Ears
 
-TURNS = [[WRITE], "Done."]
 GRACE = 0.1
 
 
@@ -54,6 +51,31 @@ class Hanging:
     def release(self) -> None:
         self.held.let_go.set()
         self.let_go.set()
+
+
+@pytest.mark.promise("P9")
+@pytest.mark.report(28)
+@pytest.mark.parametrize("way", ["thread", "obedient", "stubborn"])
+@pytest.mark.parametrize("effect", WRITES)
+async def test_a_write_that_ends_within_the_grace_is_recorded_and_its_run_handed_back(
+    host: Host, effect: ToolEffect, way: Literal["thread", "obedient", "stubborn"]
+) -> None:
+    hanging = Hanging(way)
+    tools = [hanging.tool(host, effect)]
+    async with host.runtime(TURNS, tools=tools, grace=30) as runtime:
+        deciding = asyncio.create_task(start_and_approve(runtime))
+        await until(hanging.begun.is_set)
+        asyncio.get_running_loop().call_later(0.05, hanging.release)  # while the runtime closes
+    await asyncio.wait({deciding})
+
+    async with host.runtime(TURNS, tools=tools) as runtime:
+        (run,) = await runtime.list_runs()
+        assert run.status is RunStatus.QUEUED
+        kinds = [step.kind for step in await runtime.list_steps(run.run_id)]
+        assert kinds[-3:] == [StepKind.TOOL, StepKind.WRITE, StepKind.HANDED_BACK]
+        run = await runtime.execute(run.run_id)
+        assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
+        assert host.heard() == [("pages:42", "updated")]
 
 
 async def closed_in_a_write(host: Host, tools: Sequence[Tool], begun: threading.Event) -> None:

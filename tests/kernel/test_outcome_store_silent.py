@@ -7,24 +7,19 @@ from typing import Literal
 import pytest
 
 from byline import (
-    AfterAiRecordWrittenEvent,
-    Reconciliation,
     RunStatus,
     StepKind,
-    StoreUnavailable,
     ToolContext,
     ToolEffect,
     ToolResult,
     UncertaintyReason,
-    WriteKind,
 )
-from tests.host import ALICE, BOB, Host
+from tests.host import Host
 from tests.kernel.entries import Clock, start_and_approve, store_of, unknown, until
 from tests.kernel.silence import Silence
-from tests.kernel.writers import PAGE, WRITE, WRITES, unnamed, writer, written
+from tests.kernel.writers import PAGE, TURNS, WRITES, unnamed, writer, written
 from tests.unit.hearing import Ears
 
-TURNS = [[WRITE], "Done."]
 LONG = 8
 """Failed commits in a row: more than one call of the store tries."""
 

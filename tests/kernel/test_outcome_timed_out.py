@@ -16,16 +16,13 @@ from byline import (
     ToolError,
     ToolResult,
     UncertaintyReason,
-    WriteKind,
 )
-from byline.models.scripted import Turn
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host
-from tests.kernel.entries import start_and_approve, unknown, until
-from tests.kernel.writers import PAGE, WRITE, WRITES, Held, async_writer, writer, written
+from tests.kernel.entries import start_and_approve, unknown, until, until_left
+from tests.kernel.writers import PAGE, TURNS, WRITES, Held, async_writer, last_result, writer, written
 from tests.unit.hearing import Ears
 
-TURNS: list[Turn] = [[WRITE], "Done."]
 IDEMPOTENT, NON_IDEMPOTENT = WRITES
 TIMEOUT = 0.3
 
@@ -93,7 +90,7 @@ async def test_a_write_that_rolls_back_when_it_is_late_wrote_nothing(host: Host,
         run = await start_and_approve(runtime)
         assert run.status is RunStatus.COMPLETED
         assert (slow.attempts, ears.heard) == ([1], [])
-        assert model.requests[-1].messages[-1].text == "Rolled back."
+        assert last_result(model).text == "Rolled back."
 
 
 async def left_behind(runtime: AgentRuntime) -> Run:
@@ -119,10 +116,8 @@ async def test_a_write_that_still_runs_is_not_repeated_and_its_late_success_sett
 
         held.let_go.set()
         slow.let_go.set()
-        await until(lambda: len(ears.heard) == 1)
-        async with asyncio.timeout(20):
-            while run.status is RunStatus.UNCERTAIN:
-                run = await runtime.get_run(run.run_id)
+        run = await until_left(runtime, run.run_id, RunStatus.UNCERTAIN)
+        assert len(ears.heard) == 1
 
         assert run.status is RunStatus.QUEUED
         (report,) = await runtime.late_reports()
@@ -143,12 +138,12 @@ async def test_a_late_success_against_a_verdict_is_announced_and_listed_as_a_con
         run = await runtime.reconcile(run.run_id, Reconciliation.leave_it(unknown(run).digest), actor=BOB)
         assert run.status is RunStatus.COMPLETED
 
+        tasks = len(asyncio.all_tasks())
         held.let_go.set()
-        await until(lambda: len(ears.heard) == 1)
-        async with asyncio.timeout(20):
-            while not (reports := await runtime.late_reports(conflicts_only=True)):
-                await asyncio.sleep(0.005)
+        await until(lambda: len(asyncio.all_tasks()) < tasks)
 
+        assert len(ears.heard) == 1
+        reports = await runtime.late_reports(conflicts_only=True)
         assert [(report.claim.run_id, report.target.record) for report in reports] == [(run.run_id, PAGE)]
         assert (await runtime.get_run(run.run_id)).status is RunStatus.COMPLETED
         assert host.executions() == 1
@@ -180,7 +175,7 @@ async def test_a_read_that_is_late_tells_the_model(host: Host) -> None:
     async with host.runtime(model, tools=tools) as runtime:
         run = await runtime.run("editor", "Please look.", actor=ALICE)
         assert run.status is RunStatus.COMPLETED
-        assert model.requests[-1].messages[-1].text == "The tool failed: no answer within 0.3 s."
+        assert last_result(model).text == "The tool failed: no answer within 0.3 s."
         assert slow.attempts == [1]
 
 

@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Awaitable, Callable
 
-from byline import RecordReference, Tool, ToolContext, ToolEffect, ToolResult, WriteKind, tool
-from byline.testing import call
+from byline import RecordReference, Tool, ToolContext, ToolEffect, ToolMessage, ToolResult, WriteKind, tool
+from byline.models.scripted import Turn
+from byline.testing import ScriptedModel, call
 from tests.host import Host
 
 WRITES = (ToolEffect.IDEMPOTENT_WRITE, ToolEffect.NON_IDEMPOTENT_WRITE)
 WRITE = call("write", text="Come in.")
+TURNS: list[Turn] = [[WRITE], "Done."]
 PAGE = RecordReference("pages", 42)
 
 
@@ -79,3 +81,10 @@ class Held:
         self.begun.set()
         assert self.let_go.wait(40), "nobody let the tool go"
         return self.end(context)
+
+
+def last_result(model: ScriptedModel) -> ToolMessage:
+    """What the model was told of the call that ended last, when it was asked last."""
+    said = model.requests[-1].messages[-1]
+    assert isinstance(said, ToolMessage)
+    return said

@@ -38,9 +38,7 @@ def left(site: Site, clock: Clock, rounds: Sequence[Round]) -> list[Left]:
         return [_left(runtime, this.run_id, ran, heard, facts) for this in rounds]
 
 
-def _left(
-    runtime: SyncRuntime, run_id: UUID, ran: Counter[str], heard: Counter[str], facts: Counter[UUID]
-) -> Left:
+def _left(runtime: SyncRuntime, run_id: UUID, ran: Counter[str], heard: Counter[str], facts: Counter[UUID]) -> Left:
     run = runtime.get_run(run_id)
     tools = [step for step in runtime.list_steps(run_id) if step.kind is StepKind.TOOL]
     return Left(

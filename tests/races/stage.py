@@ -41,6 +41,8 @@ from byline.testing import ScriptedModel, allow_all, call
 ALICE = AiActorContext.user("7")
 BOB = AiActorContext.user("8", grants=tuple(Grant))
 
+ROUNDS, FEW = 200, 50
+"""How many rounds a race has, and one that is a variation of another."""
 LEASE = 3_600.0
 """Seconds of the races' own clock: so long that no heartbeat comes by itself."""
 TTL = 600.0
@@ -77,6 +79,8 @@ class Round:
     number: int
     run_id: UUID
     digest: str
+    call_id: UUID
+    expires_at: float
 
     @property
     def approve(self) -> Decision:
@@ -85,6 +89,10 @@ class Round:
     @property
     def deny(self) -> Decision:
         return Decision.deny(self.digest, "not now")
+
+    @property
+    def change(self) -> Decision:
+        return Decision.change(self.digest, self.call_id, {"text": "two"})
 
 
 def _nothing() -> None:
@@ -117,9 +125,7 @@ class Site:
 
     def store(self, clock: Clock | None) -> SqlStore:
         """A store on the site's file. Its commits are not flushed to the disk: a race is about order, not durability."""
-        store = SqlStore(
-            f"sqlite:///{self.folder / 'byline.db'}", clock=None if clock is None else lambda: clock.value
-        )
+        store = SqlStore(f"sqlite:///{self.folder / 'byline.db'}", clock=None if clock is None else lambda: clock.value)
         event.listen(store.engine, "connect", _unflushed)
         return store
 
@@ -156,18 +162,20 @@ class Site:
             beat=LEASE / 3,
         )
 
-    def prepare(self, clock: Clock, rounds: int = 200) -> list[Round]:
-        """Bring a run for each round to where it waits for its approval."""
+    def prepare(self, clock: Clock, rounds: int = ROUNDS, *, apart: float = 0.0) -> list[Round]:
+        """Bring a run for each round to where it waits for its approval, each so many seconds after the last."""
+        prepared: list[Round] = []
         with self.runtime(clock).sync as runtime:
-            return [self.begin(runtime, number) for number in range(rounds)]
-
-    def begin(self, runtime: SyncRuntime, number: int) -> Round:
-        """Bring one run to where it waits for its approval."""
-        run = runtime.run("writer", f"Add line {number}.", actor=ALICE)
-        if self.queued:
-            run = runtime.execute(run.run_id)
-        assert run.pending is not None
-        return Round(number, run.run_id, run.pending.digest)
+            for number in range(rounds):
+                run = runtime.run("writer", f"Add line {number}.", actor=ALICE)
+                if self.queued:
+                    run = runtime.execute(run.run_id)
+                assert run.pending is not None
+                assert run.pending.expires_at is not None
+                expires_at = run.pending.expires_at.timestamp()
+                prepared.append(Round(number, run.run_id, run.pending.digest, run.pending.calls[0].id, expires_at))
+                clock.value += apart
+        return prepared
 
 
 def _unflushed(connection: DBAPIConnection, _record: object) -> None:

@@ -157,3 +157,8 @@ def test_eight_processes_open_a_fresh_file_at_once(tmp_path: Path) -> None:
     store.open()
     assert len(store.list_runs(status=None, agent=None, after=None, limit=99)) == 8
     store.close()
+
+
+def test_a_question_mark_in_the_path_is_refused_rather_than_opened_as_another_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="takes no options"):
+        SqlStore(f"sqlite:///{tmp_path}/what?x=1/byline.db")

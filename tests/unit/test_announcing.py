@@ -189,6 +189,16 @@ def generator(event: AfterAiRecordWrittenEvent) -> Iterator[None]:
     yield
 
 
+class GeneratorObject:
+    def __call__(self, event: AfterAiRecordWrittenEvent) -> Iterator[None]:
+        yield
+
+
+class GeneratorObject:
+    def __call__(self, event: AfterAiRecordWrittenEvent) -> Iterator[None]:
+        yield
+
+
 @pytest.mark.parametrize(
     "listeners, message",
     [
@@ -198,6 +208,8 @@ def generator(event: AfterAiRecordWrittenEvent) -> Iterator[None]:
         (Ears(), "iterable of callables, not .*Ears"),
         ([generator], "generator function"),
         ([functools.partial(generator)], "generator function"),
+        ([GeneratorObject()], "GeneratorObject is a generator function"),
+        ([GeneratorObject()], "GeneratorObject is a generator function"),
         ([EVENT.record.parse, EVENT.record.parse], r"RecordReference\.parse is given twice"),
     ],
 )

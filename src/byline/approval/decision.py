@@ -150,6 +150,8 @@ class Reconciliation:
     deny: frozenset[UUID] = frozenset()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.verdict, ReconcileVerdict):
+            raise InvalidIdentifier("a verdict on an uncertain call is a ReconcileVerdict")
         if (self.verdict is ReconcileVerdict.LANDED) != (self.target is not None):
             raise InvalidIdentifier("a write that landed names its record; one that did not names none")
 

@@ -105,7 +105,7 @@ class Gate:
             actor = await self.load(actor_id)
             may = actor is not None and (not releases or _may_release(actor))
             if actor is None or not may or not await self.may_run(actor, propose(turn, call)):
-                return f"Not executed: the {who} may not do this any more."
+                return f"Not executed: the {who} may not do this."
         return None
 
     async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from byline.approval.rule import needs_approval
 from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
-from byline.errors import InvalidArguments, ToolContractBroken
+from byline.errors import InvalidArguments, ToolContractBroken, ToolError
 from byline.hosted import goes_on, where_raised
 from byline.models.messages import AssistantMessage, ModelCall
 from byline.tools.context import ToolContext
@@ -155,6 +155,8 @@ async def _with_preview(call: PendingCall, toolbox: Toolbox, context: ToolContex
             # A copy: what a preview changes is not what is shown, digested and executed.
             lines: Sequence[str] = await tool.make_preview(context, copy.deepcopy(call.arguments))
         preview = tuple(map(_shown, lines))
+    except ToolError as refusal:  # the tool would refuse the call: its approver reads the tool's own sentence
+        preview = (_shown(str(refusal)),)
     except BaseException as error:
         if goes_on(error):
             raise

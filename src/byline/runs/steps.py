@@ -1,6 +1,6 @@
 """The steps of a run's trace, and the facts of its writes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -46,14 +46,18 @@ class NewStep:
     detail: str | None = None
 
 
-def never_ran(calls: Iterable[tuple[UUID, str]], outcome: str) -> tuple[NewStep, ...]:
+def never_ran(calls: Iterable[tuple[UUID, str]], outcome: str, tools: Collection[str]) -> tuple[NewStep, ...]:
     """Record the calls that the end of a run left without a result: every call has one (langgraph, report 18).
 
     Args:
         calls: the calls, with the names of their tools.
         outcome: how they ended, as `CallOutcome` says it.
+        tools: names of tools. What a model called that is none is the model's own text, and not kept (P23).
     """
-    return tuple(NewStep(StepKind.TOOL, call_id, {"tool": tool, "outcome": outcome}) for call_id, tool in calls)
+    return tuple(
+        NewStep(StepKind.TOOL, call_id, {"tool": tool if tool in tools else None, "outcome": outcome})
+        for call_id, tool in calls
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -11,8 +12,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from byline.actors import AiActorContext, Authority, Grant
-from byline.announcing import EventDispatcher, Listener, ListenerDispatcher
+from byline.actors import AiActorContext, Authority, Grant, checked_actor
+from byline.announcing import EventDispatcher, Listener, ListenerDispatcher, contained
 from byline.approval.decision import Decision, Reconciliation
 from byline.approval.gate import Gate
 from byline.approval.rule import needs_approval
@@ -26,6 +27,7 @@ from byline.errors import (
 )
 from byline.loop import ToolLoop
 from byline.models.messages import Message, UserMessage
+from byline.models.transcript import storable_history
 from byline.records import RecordReference
 from byline.runs.run import Run, parse_run_id
 from byline.runs.status import RunStatus
@@ -71,7 +73,7 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
             `queued`: they queue the run, and a worker executes it.
         lease: seconds that a claim holds without a heartbeat.
         beat: seconds between heartbeats, at most a third of the lease.
-        listener_timeout: seconds that one dispatch may take in all.
+        listener_timeout: seconds that one dispatch may take in all; a dispatcher of your own gets half a second more.
         release_ttl: seconds after which a released turn waits again instead of running.
         grace: seconds that closing waits for steps in flight.
         max_takeovers: how often a run is taken over without progress before it goes to dead letter.
@@ -109,21 +111,26 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         if execution not in ("inline", "queued"):
             raise ConfigurationError("execution is 'inline' or 'queued'")
         self._lease, self._beat = seconds("lease", lease), seconds("beat", beat)
-        if self._beat > self._lease / 3:
+        third = self._lease / 3
+        if self._beat > third and not math.isclose(self._beat, third):  # 0.6 / 3 is less than 0.2
             raise ConfigurationError("beat is at most a third of the lease: a late heartbeat must not lose the run")
         told = tuple(listeners)
         if told and dispatcher is not None:
             raise ConfigurationError("give listeners or a dispatcher of your own, not both")
         if type(max_takeovers) is not int or max_takeovers < 0:
             raise ConfigurationError("max_takeovers is a whole number, 0 or more")
-        listening = ListenerDispatcher(told, timeout=seconds("listener_timeout", listener_timeout)) if told else None
+        budget = seconds("listener_timeout", listener_timeout)
+        if dispatcher is None:
+            telling = ListenerDispatcher(told, timeout=budget) if told else None
+        else:
+            telling = contained(dispatcher, timeout=budget)
         self._loops = {
             name: ToolLoop(
                 agent.model,
                 self._toolboxes[name],
                 instructions=agent.instructions,
                 max_rounds=agent.max_rounds,
-                dispatcher=dispatcher or listening,
+                dispatcher=telling,
             )
             for name, agent in self._agents.items()
         }
@@ -233,15 +240,14 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         inline: bool,
     ) -> Run:
         here = self._open()
-        if agent not in self._agents:
-            raise UnknownAgent(f"no agent {agent!r} is loaded in this process")
-        if not isinstance(actor, AiActorContext):
-            raise InvalidIdentifier("actor is an AiActorContext, such as AiActorContext.user('7')")
+        checked_actor(actor)
+        if not isinstance(agent, str) or agent not in self._agents:
+            raise UnknownAgent(f"no agent {agent!r:.80} is loaded in this process")
         new = NewRun(
             run_id=uuid7(),
             agent=agent,
             actor=actor,
-            messages=(*history, UserMessage(_prompt(prompt))),
+            messages=(*storable_history(history), UserMessage(_prompt(prompt))),
             dedupe_key=_dedupe_key(dedupe_key),
         )
         created: Claim | StoredRun | None
@@ -281,7 +287,8 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
             NotAllowed: the actor may not; it can still be decided.
             UnknownRun, UnknownCall, InvalidArguments, InvalidIdentifier: it names what is not there.
             ToolNotLoaded: this process lacks the agent or the tool; it can deny and cancel.
-            StoreUnavailable: the decision could not be stored; it releases nothing.
+            StoreUnavailable: the store did not answer. A decision that could not be stored releases nothing;
+                `get_run` says what stands, and `recover` goes on from there.
         """
         run_id = parse_run_id(run_id)
         if await self._desk().decide(run_id, decision, actor) is RunStatus.QUEUED and self._inline:
@@ -312,6 +319,7 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         """
         run_id = parse_run_id(run_id)
         here = self._open()
+        checked_actor(actor)
         stored = await here.threads(self._store.get, run_id)
         if actor.id != stored.actor.id and Grant.APPROVE not in (await self._gate.decider(actor)).grants:
             raise NotAllowed("only who started a run, or an approver, may cancel it")

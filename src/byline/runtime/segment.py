@@ -109,6 +109,7 @@ class Segment:
         self._revision = 0
         self._fence = claimed.run.fence
         self._open = unanswered(claimed.messages)
+        self._tools = frozenset(tool.spec.name for tool in agent.tools)
         turn = claimed.run.turn
         self._second = agent.second_approver or (turn is not None and turn.second_approver)
         self._verdicts = _standing_verdicts(claimed, place.release_ttl, second_approver=self._second)
@@ -201,7 +202,8 @@ class Segment:
                 await self._advance(SetFence(fence))
                 self._fence, self._writing = fence, True
             case Finished(reports):
-                kept = tuple(step for report in reports for step in call_steps(report, self._verdicts.get(report.call_id)))
+                decided = self._verdicts
+                kept = tuple(step for report in reports for step in call_steps(report, decided.get(report.call_id)))
                 clears = self._fence.call_id if self._fence is not None else None
                 change = Progress(messages=tuple(report.message for report in reports), steps=kept, clears=clears)
                 await self._record(change, reports)
@@ -230,7 +232,7 @@ class Segment:
                 told = {report.call_id for report in reports}
                 steps = [step for report in reports for step in call_steps(report)]
                 left = ((i, tool) for i, tool in self._open.items() if i not in told)
-                steps += never_ran(left, CallOutcome.CANCELLED)
+                steps += never_ran(left, CallOutcome.CANCELLED, self._tools)
                 settle = _settling(RunStatus.FAILED, TerminationReason.READ_ONLY_TOOL_WROTE, None, *steps)
                 await self._record(settle, reports)
                 return True
@@ -262,7 +264,7 @@ class Segment:
         if self._fence is not None:  # found not to have landed, and now it is not run again
             await self._advance(Progress(clears=self._fence.call_id))
             self._fence = None
-        steps = never_ran(self._open.items(), CallOutcome.CANCELLED)
+        steps = never_ran(self._open.items(), CallOutcome.CANCELLED, self._tools)
         await self._settle(RunStatus.CANCELLED, TerminationReason.CANCELLED, None, *steps)
         return None
 

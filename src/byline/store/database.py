@@ -49,6 +49,8 @@ class Database:
         self._read_turn = turn if self.in_memory else nullcontext()
 
     def _make_engine(self) -> Engine:
+        if self.is_sqlite and self.url.query:  # a path with a ? in it would open another file
+            raise ConfigurationError("an SQLite URL takes no options; quote a ? or % of its path (urllib.parse.quote)")
         if not self.is_sqlite:
             return create_engine(self.url, hide_parameters=True, pool_pre_ping=True)
         if self.in_memory:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from byline.approval.turn import load_turn
 from byline.driving import CallOutcome
 from byline.errors import KeyMissing, NotRetryable, RunFinished, SealBroken
 from byline.models.messages import Message, ToolMessage
@@ -17,7 +18,7 @@ from byline.store.changes import milliseconds
 from byline.store.clock import now
 from byline.store.moves import THE_RUN, forget_sealed, moving, settled_step, settling
 from byline.store.part import SqlPart
-from byline.store.rows import Values, message_of
+from byline.store.rows import Unsealing, Values, message_of
 from byline.store.tables import message, run
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ _EXPIRED_OF_AGENT = (
     .limit(bindparam("at_most"))
     .with_for_update(skip_locked=True)
 )
+_TURN = select(run.c.turn).where(run.c.id == THE_RUN)
 _LATEST_MESSAGES = select(message).where(message.c.run_id == THE_RUN).order_by(message.c.seq.desc())
 _RETRY = moving(RunStatus.DEAD_LETTER, RunStatus.QUEUED).values(takeovers=0)
 
@@ -113,11 +115,21 @@ class EndingWrites(SqlPart):
         self, connection: Connection, run_id: UUID, source: RunStatus, target: RunStatus, reason: TerminationReason
     ) -> None:
         the_run: Values = {"the_run": run_id}
+        tools = self._tools_of_turn(connection, run_id)
         connection.execute(settling(source, target, reason), the_run)
         outcome = CallOutcome.EXPIRED if reason is TerminationReason.APPROVAL_EXPIRED else CallOutcome.CANCELLED
-        left = never_ran(self._unanswered(connection, run_id).items(), outcome.value)
+        left = never_ran(self._unanswered(connection, run_id).items(), outcome.value, tools)
         self._add_steps(connection, run_id, [*left, settled_step(target, reason)])
         forget_sealed(connection, run_id)
+
+    def _tools_of_turn(self, connection: Connection, run_id: UUID) -> frozenset[str]:
+        """Read which tools the run's latest turn calls; none if it is sealed with a key that is not here."""
+        sealed = connection.execute(_TURN, {"the_run": run_id}).scalar()
+        data = Unsealing(self._sealer, run_id, strict=False)(sealed, "run", "turn")
+        if data is None:
+            return frozenset()
+        turn = load_turn(data)
+        return frozenset(call.tool for call in turn.calls) | {call.tool for call in turn.rejected if call.offered}
 
     def _unanswered(self, connection: Connection, run_id: UUID) -> dict[UUID, str]:
         """Read the calls that this end leaves without a result; none if they are sealed with a key that is not here."""

@@ -163,7 +163,7 @@ class Ruling:
 
     Attributes:
         waiting: the ids of all calls of the turn that need a decision: it is released once each has one.
-        ttl: the loaded agent's, in seconds since the turn began to wait; the stricter of it and the stored expiry holds.
+        ttl: the loaded agent's, in seconds since the turn began to wait; the stricter of it and the stored one holds.
     """
 
     decision_id: UUID
