@@ -63,7 +63,18 @@ from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import Step, StepKind, WriteFact
 from byline.runtime import Agent, AgentRuntime, Recovery, SyncRuntime
 from byline.store.protocol import LateReport, RunStore
-from byline.tools import Landed, NotLanded, Tool, Toolbox, ToolContext, ToolEffect, ToolResult, ToolSpec, tool
+from byline.tools import (
+    FunctionTool,
+    Landed,
+    NotLanded,
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolEffect,
+    ToolResult,
+    ToolSpec,
+    tool,
+)
 
 __all__ = [
     "AfterAiRecordWrittenEvent",
@@ -86,6 +97,7 @@ __all__ = [
     "Deny",
     "EventDispatcher",
     "Fence",
+    "FunctionTool",
     "Grant",
     "InvalidArguments",
     "InvalidIdentifier",

@@ -1,7 +1,7 @@
 """Who a run acts for, who decides, and the host's object that knows what they may do."""
 
 import unicodedata
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
@@ -22,7 +22,11 @@ class Scope(StrEnum):
 
 
 class Grant(StrEnum):
-    """What an actor may do to runs, on top of what the host lets them do to records."""
+    """What an actor may do to runs, on top of what the host lets them do to records.
+
+    `APPROVE`: release or deny the calls of a waiting turn, have an uncertain write run again, cancel others' runs.
+    `RECONCILE`: say that an uncertain write landed, or that it did not and is to be left so.
+    """
 
     APPROVE = "approve"
     """Release or deny the calls of a waiting turn."""
@@ -53,17 +57,17 @@ class AiActorContext:
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in self.id):
             raise InvalidIdentifier("an actor's id holds no control character and no half of a surrogate pair")
         object.__setattr__(self, "scope", Scope(self.scope))
-        object.__setattr__(self, "grants", frozenset(Grant(grant) for grant in self.grants))
+        object.__setattr__(self, "grants", _grants(self.grants))
 
     @classmethod
     def user(cls, id: str, *, grants: Collection[Grant] = ()) -> Self:  # noqa: A002 - the field's own name
         """Name a person."""
-        return cls(id, Scope.USER, frozenset(grants))
+        return cls(id, Scope.USER, _grants(grants))
 
     @classmethod
     def service(cls, id: str, *, grants: Collection[Grant] = ()) -> Self:  # noqa: A002 - the field's own name
         """Name a service account: it may start runs, and can never release a write."""
-        return cls(id, Scope.SERVICE, frozenset(grants))
+        return cls(id, Scope.SERVICE, _grants(grants))
 
     def restricted_to(self, other: "AiActorContext") -> "AiActorContext":
         """Return this actor with what both have: a session may be narrower than its owner.
@@ -72,6 +76,16 @@ class AiActorContext:
         """
         scope = Scope.SERVICE if Scope.SERVICE in (self.scope, other.scope) else Scope.USER
         return AiActorContext(self.id, scope, self.grants & other.grants)
+
+
+def _grants(grants: object) -> frozenset[Grant]:
+    try:
+        if not isinstance(grants, str) and isinstance(grants, Iterable):
+            return frozenset(Grant(str(grant)) for grant in grants)
+    except ValueError:
+        pass
+    known = ", ".join(f"Grant.{grant.name}" for grant in Grant)
+    raise InvalidIdentifier(f"grants are a set of Grants, such as {{Grant.APPROVE}}; there are {known}")
 
 
 def checked_actor(actor: object) -> AiActorContext:

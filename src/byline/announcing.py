@@ -300,6 +300,14 @@ def _check_listener(listener: Listener) -> None:
         raise ConfigurationError(f"a listener is callable; {_type_name(listener)} is not")
     if _is(listener, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
         raise ConfigurationError(f"the listener {_name(listener)} is a generator function, which does nothing")
+    try:
+        signature = inspect.signature(listener)
+    except ValueError:  # of something built in, which tells nothing of its parameters
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ConfigurationError(f"the listener {_name(listener)} takes one argument, the event") from None
 
 
 def _checked(timeout: object) -> float:

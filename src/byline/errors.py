@@ -68,7 +68,7 @@ class NotDecidable(BylineError):
 
 
 class AlreadyDecided(NotDecidable):
-    """Somebody else decided first. Nothing more was executed."""
+    """It has been decided already. Nothing more was executed."""
 
 
 class StaleDecision(NotDecidable):

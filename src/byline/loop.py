@@ -8,6 +8,7 @@ announced, since without a persisted run there is no correlation id (P7).
 
 import asyncio
 import copy
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
@@ -38,7 +39,7 @@ from byline.driving import (
     announced,
 )
 from byline.errors import ToolContractBroken, ToolError
-from byline.hosted import goes_on
+from byline.hosted import goes_on, where_raised
 from byline.models.messages import (
     AssistantMessage,
     EmptyAnswer,
@@ -55,6 +56,8 @@ from byline.tools.effect import ToolEffect
 from byline.tools.protocol import Tool
 from byline.tools.result import ToolResult
 from byline.tools.toolbox import Toolbox
+
+_log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS_IN_PLACE = 2
 """How often one segment runs an idempotent write whose outcome it does not know (P10)."""
@@ -463,7 +466,11 @@ class ToolLoop:
             return _WroteNothing(str(error))
         if timed_out:
             return _Unknown(UncertaintyReason.TIMED_OUT, f"no answer within {limit} s")
-        return _Unknown(UncertaintyReason.RAISED, type(error).__name__)
+        extra = {"action": "tool_failed", "tool": call.tool, "run_id": str(run.run_id), "call_id": str(call.id)}
+        _log.error("%s failed: %s", call.tool, where_raised(error), extra=extra)
+        # What is wrong with a result names its path, never its value; what else a tool raises may say anything.
+        broken = f": {error}" if isinstance(error, ToolContractBroken) else ""
+        return _Unknown(UncertaintyReason.RAISED, type(error).__name__ + broken)
 
     async def _kept(self, invoking: Awaitable[ToolResult]) -> ToolResult | _Raised:
         """Keep what a tool raises as a value, a SystemExit and its own CancelledError too."""

@@ -1,7 +1,9 @@
 """The host of these tests: a tool of every kind of effect, each with points at which its process can be killed."""
 
+import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -12,7 +14,7 @@ from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
 from tests.crash.points import Points
 from tests.crash.tools import MAKERS
-from tests.host import Host, Settings
+from tests.host import AgentFacts, Host, Settings
 
 WORDS = "Who we are."
 AN_HOUR = 3_600.0
@@ -89,6 +91,12 @@ class Site(Host):
             database.execute("insert into ran values (?, ?, ?, ?)", ran)
         self.points.reach("execute begins")
 
+    def stored(self) -> dict[str, list[tuple[object, ...]]]:
+        """Every row of every run as it stands in the store, but late reports, and the announced facts of the feed."""
+        tables = ("byline_run", "byline_message", "byline_decision", "byline_step where kind <> 'write'")
+        with closing(sqlite3.connect(self.path.parent / "byline.db", timeout=20)) as store:
+            return {table: store.execute(f"select * from {table} order by 1, 2").fetchall() for table in tables}  # noqa: S608
+
     def count_verify(self, context: ToolContext) -> None:
         with self.connect() as database:
             database.execute("insert into verified values (?)", (context.idempotency_key,))
@@ -150,6 +158,7 @@ class Site(Host):
         store: RunStore | None = None,
         tools: Sequence[Tool] | None = None,
         hours: float = 0.0,
+        agent: AgentFacts | None = None,
         **settings: Unpack[Settings],
     ) -> AgentRuntime:
         """A runtime that knows nothing of the others over this site, with the tools that its model calls.
@@ -160,4 +169,4 @@ class Site(Host):
             store = SqlStore(self.url, clock=lambda: time.time() + hours * AN_HOUR)
         if tools is None:
             tools = [MAKERS[name](self) for name in sorted({call.name for turn in turns for call in turn})]
-        return self.runtime(self.script(*turns), store=store, tools=tools, **settings)
+        return self.runtime(self.script(*turns), store=store, tools=tools, agent=agent, **settings)

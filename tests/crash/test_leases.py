@@ -101,7 +101,7 @@ async def test_a_worker_whose_clock_is_wrong_loses_nothing(site: Site, workers: 
     async with site.opened([SET.call]) as runtime:
         assert (await runtime.recover()).executed == ()
         assert (await runtime.execute(run.run_id)).status is RunStatus.RUNNING
-    async with site.opened([SET.call], hours=59 / AN_HOUR) as runtime:  # its lease of 60 s is one by our clock
+    async with site.opened([SET.call], hours=30 / AN_HOUR) as runtime:  # its lease of 60 s is one by our clock
         assert (await runtime.recover()).executed == ()
     holder.go_on("after beat").go_on("execute begins")
     assert holder.ended() == 0, holder.said()

@@ -51,10 +51,10 @@ def _read(site: "Site", context: ToolContext, name: str, page_id: int) -> ToolRe
     return ToolResult.text(found or "It has no description.")
 
 
-def set_description(site: "Site") -> Tool:
-    """An idempotent write."""
+def set_description(site: "Site", effect: ToolEffect = ToolEffect.IDEMPOTENT_WRITE) -> Tool:
+    """A write whose repeat converges, whatever it is declared as."""
 
-    @tool(effect=ToolEffect.IDEMPOTENT_WRITE)
+    @tool(effect=effect)
     def set_description(context: ToolContext, page_id: int, description: str) -> ToolResult:
         """Set the description of a page."""
         site.count(context, "set_description")

@@ -5,12 +5,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Unpack
+
+from pydantic import JsonValue
 
 from byline import (
     AgentRuntime,
@@ -18,9 +20,9 @@ from byline import (
     Approve,
     Decision,
     Deny,
-    Grant,
     ModelCall,
     Pending,
+    ProposedCall,
     Run,
     RunStatus,
     Step,
@@ -32,7 +34,7 @@ from byline.approval.decision import Verdict
 from byline.store.protocol import Ruling
 from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
-from tests.host import ALICE, BOB, AgentFacts, Host, People, Settings
+from tests.host import ALICE, BOB, AgentFacts, Host, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20.0  # seconds; what is waited for is an event, and this only ends a test that has failed
@@ -40,6 +42,8 @@ PATIENCE = 20.0  # seconds; what is waited for is an event, and this only ends a
 SET = call("set_description", page_id=42, description="Who we are.")
 ADD = call("add_element", page_id=42, text="Open on Monday.")
 READ = call("read_page", page_id=42)
+BETTER: dict[str, JsonValue] = {"page_id": 42, "description": "Who we really are."}
+"""Other arguments for the first of them."""
 
 Script = Sequence[Sequence[ModelCall] | str]
 
@@ -183,17 +187,6 @@ async def entered(
         yield Play(host, entry, script, {} if agent is None else agent, tools, settings, model, stack)
 
 
-@dataclass(slots=True)
-class Granting(People):
-    """People whose grants a test can change as well: everybody who is not named has every one."""
-
-    granted: dict[str, Collection[Grant]] = field(default_factory=dict)
-
-    def load(self, actor_id: str, /) -> AiActorContext | None:
-        grants = self.granted.get(actor_id, tuple(Grant))
-        return None if actor_id in self.disabled else AiActorContext.user(actor_id, grants=grants)
-
-
 def said(verdict: Verdict) -> str | None:
     """A verdict for another process: a denial's reason, or None for an approval."""
     match verdict:
@@ -215,3 +208,26 @@ def pending(run: Run) -> Pending:
 def digest(run: Run) -> str:
     """The digest of what waits."""
     return pending(run).digest
+
+
+def change(run: Run, arguments: dict[str, JsonValue], *, position: int = 0) -> Decision:
+    """Propose other arguments for one call of the waiting turn."""
+    waits = pending(run)
+    return Decision.change(waits.digest, waits.calls[position].id, arguments)
+
+
+def canonical(value: object) -> str:
+    """Written anew, so that the package's own function is held against it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def questions_asked(host: Host) -> list[ProposedCall]:
+    """Keep what the authority is asked."""
+    asked: list[ProposedCall] = []
+
+    def ask(_actor: AiActorContext, proposed: ProposedCall) -> bool:
+        asked.append(proposed)
+        return False
+
+    host.people.forbidden = ask
+    return asked

@@ -16,7 +16,7 @@ from byline import (
 from byline.testing import call
 from tests.host import BOB, Host
 from tests.kernel.entries import ENTRIES, Entry, executed, start_and_approve, unknown
-from tests.kernel.writers import PAGE, WRITE, WRITES, writer
+from tests.kernel.writers import PAGE, TURNS, WRITE, WRITES, writer
 from tests.unit.hearing import Ears
 
 SET = call("set_description", page_id=42, description="Who we are.")
@@ -42,6 +42,21 @@ async def test_each_write_is_announced_once_with_three_facts(host: Host, entry: 
         assert host.executions() == 2
         facts = await runtime.writes()
         assert [AfterAiRecordWrittenEvent(f.correlation_id, f.record, f.kind) for f in facts] == ears.heard
+
+
+@pytest.mark.promise("P3")
+@pytest.mark.parametrize("kind", WriteKind)
+@pytest.mark.parametrize("effect", WRITES)
+async def test_the_kind_is_the_tools_word_and_not_its_effect(host: Host, effect: ToolEffect, kind: WriteKind) -> None:
+    """Moving an element is an idempotent update, attaching a file a creation that must not be repeated."""
+
+    def end(context: ToolContext) -> ToolResult:
+        return ToolResult.text("Written.").with_write_target(PAGE, kind)
+
+    async with host.runtime(TURNS, tools=[writer(host, effect, end)]) as runtime:
+        await start_and_approve(runtime)
+        assert host.heard() == [("pages:42", kind.value)]
+        assert [fact.kind for fact in await runtime.writes()] == [kind]
 
 
 @pytest.mark.promise("P5")

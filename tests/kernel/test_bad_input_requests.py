@@ -1,13 +1,15 @@
-"""A request that cannot be honoured gets a clear, typed error of bounded length, before anything ran; nothing is lost."""
+"""A request that cannot be honoured gets a clear, typed, short error before anything ran, and nothing is lost."""
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
+from pydantic import JsonValue
 
 from byline import (
     Agent,
@@ -24,8 +26,8 @@ from byline import (
     ModelCall,
     NativePart,
     NotDecidable,
-    RecordReference,
     Reconciliation,
+    RecordReference,
     Run,
     RunFinished,
     RunStatus,
@@ -37,6 +39,7 @@ from byline import (
     UnknownRun,
     UserMessage,
 )
+from byline.models.messages import Message
 from byline.testing import ScriptedModel, allow_all
 from tests.host import ALICE, BOB, Host
 from tests.kernel.gate_entries import READ, SET, digest, pending
@@ -240,7 +243,7 @@ async def test_an_odd_reason_reaches_the_model(host: Host, reason: str) -> None:
     assert told.text.endswith(reason.encode("utf-8", "replace").decode())
 
 
-NO_HISTORY: dict[str, list[object]] = {
+NO_HISTORY: dict[str, Sequence[object]] = {
     "texts": ["Hello."],
     "nothings": [None],
     "dicts": [{"role": "user", "text": "Hello."}],
@@ -250,8 +253,8 @@ NO_HISTORY: dict[str, list[object]] = {
         AssistantMessage(ModelAnswer(calls=(ModelCall("read_page", {}),)), (uuid4(),))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     ],
     "a native part that JSON cannot hold": [
-        AssistantMessage(ModelAnswer("x", native=NativePart("a", "1", {"x": {1}})))
-    ],  # type: ignore[dict-item] # pyright: ignore[reportArgumentType]
+        AssistantMessage(ModelAnswer("x", native=NativePart("a", "1", cast("JsonValue", {"x": {1}}))))
+    ],
 }
 
 
@@ -267,7 +270,7 @@ async def test_a_history_that_is_none(host: Host, given: str) -> None:
 async def test_an_odd_history_is_a_history(host: Host) -> None:
     """Half a surrogate pair in it is made a question mark; a call in it that has no result is not run."""
     model = ScriptedModel(["Done."], earlier_answers=2)
-    history = [
+    history: list[Message] = [
         UserMessage("half \ud800 of it"),
         AssistantMessage(ModelAnswer("half \ud800 of it")),
         AssistantMessage(ModelAnswer(calls=(SET,)), (uuid4(),)),
@@ -319,9 +322,15 @@ async def test_a_runtime_that_is_not_open(host: Host) -> None:
 
 
 async def test_a_runtime_is_open_on_one_event_loop(host: Host) -> None:
+    async def list_runs() -> None:
+        await runtime.list_runs()
+
+    def elsewhere() -> None:
+        asyncio.run(list_runs())
+
     async with host.runtime([[SET], "Done."]) as runtime:
         with pytest.raises(RuntimeClosed):
-            await asyncio.to_thread(lambda: asyncio.run(runtime.list_runs()))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+            await asyncio.to_thread(elsewhere)
         with pytest.raises(RuntimeClosed):
             runtime.sync.list_runs()
 
@@ -341,7 +350,7 @@ def _newer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error", "named"),
+    "spoil, error, named",
     [(_directory, StoreError, "byline.db"), (_no_database, StoreError, "byline.db"), (_newer, SchemaMismatch, "9999")],
     ids=["directory", "no database", "newer"],
 )
@@ -356,8 +365,8 @@ async def test_a_store_that_cannot_be_used(
     assert named in str(refused.value)
     with pytest.raises(RuntimeClosed):
         await runtime.list_runs()
-    with pytest.raises(error), runtime.sync:
-        raise AssertionError("never open")
+    with pytest.raises(error):
+        await asyncio.to_thread(runtime.sync.__enter__)
 
 
 @pytest.mark.parametrize(

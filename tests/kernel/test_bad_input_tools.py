@@ -9,8 +9,8 @@ import pytest
 from byline import (
     ConfigurationError,
     Decision,
-    RecordReference,
     Reconciliation,
+    RecordReference,
     RunStatus,
     StepKind,
     Tool,

@@ -1,10 +1,8 @@
 """Changed arguments are a proposal: validated, previewed and put before the people again, under a new digest."""
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated
-from uuid import uuid4
 
 import pytest
 from pydantic import BeforeValidator, Field, JsonValue
@@ -12,9 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from byline import (
     AgentRuntime,
     AiActorContext,
-    AlreadyDecided,
     Decision,
-    Deny,
     Grant,
     InvalidArguments,
     NotAllowed,
@@ -26,24 +22,15 @@ from byline import (
     Tool,
     ToolContext,
     ToolEffect,
-    ToolNotLoaded,
     ToolResult,
-    UnknownCall,
     WriteKind,
     tool,
 )
 from byline.approval.decision import Approve, Change
 from byline.testing import call
 from tests.host import ALICE, BOB, AgentFacts, Host
-from tests.kernel.gate_entries import ADD, ALIVE, READ, SET, Entry, digest, entered, pending
-
-CAROL = AiActorContext.user("9", grants=tuple(Grant))
-BETTER: dict[str, JsonValue] = {"page_id": 42, "description": "Who we really are."}
-
-
-def change(run: Run, arguments: dict[str, JsonValue], *, position: int = 0) -> Decision:
-    waits = pending(run)
-    return Decision.change(waits.digest, waits.calls[position].id, arguments)
+from tests.kernel.gate_entries import ADD, ALIVE, BETTER, SET, Entry, Script, change, digest, entered, pending
+from tests.kernel.gate_people import CAROL
 
 
 @pytest.mark.promise("P14", "P13")
@@ -98,11 +85,12 @@ async def test_arguments_stay_sealed_until_the_run_settles_and_then_their_digest
         run = await play.decide(run, change(run, {"page_id": 42, "description": "All of us."}))
         run = await play.decide(run, Decision.approve(digest(run)))
         suspended = await play.steps(run, StepKind.SUSPENDED)
-        first, second = [step.payload for step in suspended if "proposed" in step.payload]
+        changes = [step.payload for step in suspended if "proposed" in step.payload]
+        first, second = [{name: str(value) for name, value in payload.items()} for payload in changes]
         assert first["proposed"] == second["proposed"]
         assert len({first["proposed"], first["arguments"], second["arguments"]}) == 3
         assert (first["by"], second["by"]) == (BOB.id, BOB.id)
-        assert len({step.payload["digest"] for step in suspended}) == 3
+        assert len({str(step.payload["digest"]) for step in suspended}) == 3
         (step,) = await play.steps(run)
         assert step.call_id == suspended[-1].call_id
         await play.stack.aclose()
@@ -220,9 +208,9 @@ def described(host: Host, *, at_most: int) -> list[Tool]:
 
 
 @pytest.mark.promise("P14")
-@pytest.mark.parametrize(("stored", "loaded"), [(20, 300), (300, 20)], ids=["stored", "loaded"])
+@pytest.mark.parametrize("stored, loaded", [(20, 300), (300, 20)], ids=["stored", "loaded"])
 async def test_the_stricter_of_the_stored_and_the_loaded_schema_holds(host: Host, stored: int, loaded: int) -> None:
-    script = [[SET], "Done."]
+    script: Script = [[SET], "Done."]
     async with host.runtime(script, tools=described(host, at_most=stored)) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
     async with host.runtime(script, tools=described(host, at_most=loaded)) as runtime:
@@ -297,7 +285,7 @@ async def test_without_second_approver_who_changed_it_may_release_it(host: Host)
 @pytest.mark.promise("P14")
 async def test_a_proposer_is_remembered_when_the_turn_waits_again(host: Host) -> None:
     """Re-suspended by a worker whose tool is stricter, what Bob proposed is still not Bob's to release."""
-    script = [[SET], "Done."]
+    script: Script = [[SET], "Done."]
     facts: AgentFacts = {"second_approver": True}
     async with host.runtime(script, agent=facts, execution="queued") as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
@@ -317,109 +305,3 @@ async def test_a_proposer_is_remembered_when_the_turn_waits_again(host: Host) ->
         await cannot(runtime, run, Decision.approve(digest(run)), BOB)
         run = await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=CAROL)
         assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
-
-
-# -- with the rest of the turn
-
-
-@pytest.mark.promise("P13", "P14")
-@pytest.mark.parametrize("entry", ALIVE)
-async def test_denials_are_kept_and_releases_are_asked_again(host: Host, entry: Entry) -> None:
-    async with entered(host, entry, [[SET, READ, ADD], "Done."]) as play:
-        run = await play.ask()
-        to_set, _, to_add = pending(run).calls
-        runtime = await play.runtime()
-        run = await runtime.decide(run.run_id, Decision.per_call(digest(run), {to_add.id: Deny("No.")}), actor=CAROL)
-        run = await play.decide(run, change(run, BETTER))
-        (kept,) = pending(run).decided.values()
-        assert (kept.call_id, kept.verdict, kept.actor_id) == (to_add.id, Deny("No."), CAROL.id)
-        assert pending(run).undecided == {to_set.id}
-        with pytest.raises(AlreadyDecided):
-            await play.decide(run, Decision.per_call(digest(run), {to_add.id: Approve()}))
-        run = await play.decide(run, Decision.approve(digest(run)))
-        assert (run.status, host.executions("set_description"), host.executions("add_element")) == (
-            RunStatus.COMPLETED,
-            1,
-            0,
-        )
-        assert {step.payload["by"] for step in await play.steps(run) if step.payload["outcome"] == "denied"} == {"9"}
-
-
-@pytest.mark.promise("P13", "P14")
-async def test_a_release_given_before_a_change_releases_nothing_after_it(host: Host) -> None:
-    async with entered(host, Entry.DIRECT, [[SET, ADD], "Done."]) as play:
-        run = await play.ask()
-        to_set, to_add = pending(run).calls
-        run = await play.decide(run, Decision.per_call(digest(run), {to_add.id: Approve()}))
-        run = await play.decide(run, change(run, BETTER))
-        assert pending(run).undecided == {to_set.id, to_add.id}
-        mixed = Decision.per_call(digest(run), {to_set.id: Change(BETTER), to_add.id: Approve()})
-        run = await play.decide(run, mixed)  # a change and a release in one breath: the change comes first
-        assert pending(run).undecided == {to_set.id, to_add.id}
-        assert host.executions() == 0
-
-
-@pytest.mark.promise("P13", "P14")
-async def test_a_change_and_a_denial_in_one_decision(host: Host) -> None:
-    async with entered(host, Entry.DIRECT, [[SET, ADD], "Done."]) as play:
-        run = await play.ask()
-        to_set, to_add = pending(run).calls
-        verdicts = {to_set.id: Change(BETTER), to_add.id: Deny("No.")}
-        run = await play.decide(run, Decision.per_call(digest(run), verdicts))
-        assert pending(run).undecided == {to_set.id}
-        run = await play.decide(run, Decision.approve(digest(run)))
-        assert (run.status, host.description(), host.executions("add_element")) == (
-            RunStatus.COMPLETED,
-            "Who we really are.",
-            0,
-        )
-
-
-@pytest.mark.promise("P13")
-@pytest.mark.report(6)
-async def test_what_does_not_wait_for_a_decision_cannot_be_changed(host: Host) -> None:
-    async with entered(host, Entry.DIRECT, [[SET, READ], "Done."]) as play:
-        run = await play.ask()
-        runtime = await play.runtime()
-        for call_id in (pending(run).calls[1].id, uuid4()):
-            with pytest.raises(UnknownCall):
-                await runtime.decide(run.run_id, Decision.change(digest(run), call_id, {"page_id": 41}), actor=BOB)
-        assert pending(await runtime.get_run(run.run_id)) == pending(run)
-
-
-@pytest.mark.promise("P14")
-async def test_a_denied_call_cannot_be_changed(host: Host) -> None:
-    async with entered(host, Entry.DIRECT, [[SET, ADD], "Done."]) as play:
-        run = await play.ask()
-        to_set, _ = pending(run).calls
-        run = await play.decide(run, Decision.per_call(digest(run), {to_set.id: Deny("No.")}))
-        with pytest.raises(AlreadyDecided):
-            await play.decide(run, change(run, BETTER))
-        assert host.executions() == 0
-
-
-@pytest.mark.promise("P14")
-@pytest.mark.parametrize("left", [[], [0]], ids=["no tool", "another tool"])
-async def test_a_process_without_the_tool_cannot_change_its_arguments(host: Host, left: Sequence[int]) -> None:
-    script = [[SET], "Done."]
-    async with host.runtime(script) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-    async with host.runtime(script, tools=[host.tools()[index] for index in left]) as runtime:
-        with pytest.raises(ToolNotLoaded):
-            await runtime.decide(run.run_id, change(run, BETTER), actor=BOB)
-        assert pending(await runtime.get_run(run.run_id)) == pending(run)
-
-
-@pytest.mark.promise("P14")
-async def test_a_read_that_asks_can_be_changed_and_says_so(host: Host) -> None:
-    @tool(effect=ToolEffect.READ_ONLY, approval=True)
-    def read_page(context: ToolContext, page_id: int) -> ToolResult:
-        """Read a page that not everybody may read."""
-        return ToolResult.text(f"Page {page_id}.")
-
-    async with entered(host, Entry.DIRECT, [[READ], "Done."], tools=[read_page]) as play:
-        run = await play.ask()
-        run = await play.decide(run, change(run, {"page_id": 41}))
-        run = await play.decide(run, Decision.approve(digest(run)))
-        (told,) = play.told()
-        assert told.text.endswith("Page 41.")

@@ -1,4 +1,4 @@
-"""A decision binds to what was read: without its digest it is refused, nothing runs, and the run can still be decided."""
+"""A decision binds to what was read: without its digest it is refused, nothing runs, and another can still be given."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ async def test_the_digest_is_of_format_run_suspension_agent_and_calls(host: Host
 
 
 def _first(turn: PendingTurn, **changes: object) -> PendingTurn:
-    first = replace(turn.calls[0], **changes)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    first = replace(turn.calls[0], **changes)  # type: ignore[arg-type]
     return replace(turn, calls=(first, *turn.calls[1:]))
 
 

@@ -23,6 +23,7 @@ from tests.host import ALICE, BOB, Host
 from tests.kernel.gate_entries import ADD, SET, Script, digest, pending
 
 HOUR = 3_600.0
+SET_ONLY: Script = ([SET], "Done.")
 
 
 class Clock:
@@ -38,7 +39,7 @@ class Clock:
         return datetime.fromtimestamp(self.now, UTC) + timedelta(seconds=seconds)
 
 
-def runtime_of(host: Host, clock: Clock, ttl: float | None, script: Script = ([SET], "Done.")) -> AgentRuntime:
+def runtime_of(host: Host, clock: Clock, ttl: float | None, script: Script = SET_ONLY) -> AgentRuntime:
     store = SqlStore(f"sqlite:///{host.path.parent / 'byline.db'}", clock=clock)
     return host.runtime(script, store=store, agent={"approval_ttl": ttl})
 
@@ -116,7 +117,7 @@ async def test_without_a_ttl_an_approval_never_expires(host: Host) -> None:
 
 @pytest.mark.promise("P14")
 @pytest.mark.parametrize(
-    ("stored", "loaded"), [(HOUR, None), (HOUR, 9 * HOUR), (None, HOUR), (9 * HOUR, HOUR)],
+    "stored, loaded", [(HOUR, None), (HOUR, 9 * HOUR), (None, HOUR), (9 * HOUR, HOUR)],
     ids=["stored", "stored is less", "loaded", "loaded is less"],
 )  # fmt: skip
 @pytest.mark.parametrize("how", ["decide", "change", "recover"])

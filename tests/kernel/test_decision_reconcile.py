@@ -35,8 +35,10 @@ from byline import (
 )
 from byline.approval.decision import Change
 from tests.host import ALICE, BOB, AgentFacts, Host
-from tests.kernel.gate_entries import ADD, SET, Granting, Script, digest, pending
+from tests.kernel.gate_entries import ADD, SET, Script, digest, pending
+from tests.kernel.gate_people import Granting
 
+ADD_ONLY: Script = ([ADD], "Done.")
 PAGE = RecordReference("elements", 1)
 CAROL = AiActorContext.user("9", grants=tuple(Grant))
 GRANTED_ALICE = AiActorContext.user(ALICE.id, grants=tuple(Grant))
@@ -64,7 +66,7 @@ def uncertain(run: Run) -> UncertainCall:
 
 @asynccontextmanager
 async def unknown(
-    host: Host, script: Script = ([ADD], "Done."), *, agent: AgentFacts | None = None
+    host: Host, script: Script = ADD_ONLY, *, agent: AgentFacts | None = None
 ) -> AsyncGenerator[tuple[AgentRuntime, Run]]:
     """A run that waits for a word on its write, released by Bob."""
     async with host.runtime(script, tools=stumbling(host), agent=agent) as runtime:
@@ -93,7 +95,7 @@ async def refused(host: Host, runtime: AgentRuntime, run: Run, word: Reconciliat
 
 @pytest.mark.promise("P14")
 @pytest.mark.parametrize(
-    ("word", "needed"),
+    "word, needed",
     [("landed", Grant.RECONCILE), ("leave it", Grant.RECONCILE), ("run again", Grant.APPROVE)],
 )  # fmt: skip
 async def test_each_word_needs_its_grant(host: Host, word: str, needed: Grant) -> None:
@@ -184,7 +186,7 @@ async def test_what_is_not_loaded_cannot_be_run_again_but_can_be_left(host: Host
 @pytest.mark.promise("P15")
 @pytest.mark.parametrize("gone", ["initiator", "releaser", "permission", "grant"])
 async def test_what_may_not_run_any_more_is_not_run_again(host: Host, gone: str) -> None:
-    """Between the word and the segment somebody loses a right: the word says that nothing landed, so it ends refused."""
+    """Between word and segment somebody loses a right: the word says that nothing landed, so the call ends refused."""
     async with unknown(host) as (_, run):
         pass
     host.people = people = Granting()
@@ -287,8 +289,8 @@ async def test_what_is_no_word_is_refused(host: Host, given: object) -> None:
     async with unknown(host) as (runtime, run):
         with pytest.raises(InvalidIdentifier):
             await runtime.reconcile(run.run_id, given, actor=BOB)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        word = Reconciliation.leave_it(uncertain(run).digest)
         with pytest.raises(InvalidIdentifier):
-            word = Reconciliation.leave_it(uncertain(run).digest)
             await runtime.reconcile(run.run_id, word, actor=None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         assert uncertain(await runtime.get_run(run.run_id)) == uncertain(run)
 

@@ -23,7 +23,7 @@ from byline import (
 from byline.approval.decision import Approve, Verdict
 from byline.testing import ScriptedModel, call
 from tests.host import ALICE, BOB, Host
-from tests.kernel.gate_entries import ADD, READ, SET, Entry, digest, entered, pending
+from tests.kernel.gate_entries import ADD, READ, SET, Entry, Script, digest, entered, pending
 
 CONTACT = call("set_description", page_id=41, description="Write to us.")
 HOURS = call("set_description", page_id=43, description="From nine to five.")
@@ -177,7 +177,7 @@ async def test_a_refusal_without_a_reason_gives_none(host: Host) -> None:
 @pytest.mark.report(14)
 @pytest.mark.parametrize("entry", [Entry.DIRECT, Entry.QUEUED, Entry.RESUMED])
 async def test_a_model_that_never_takes_no_comes_to_an_end(host: Host, entry: Entry) -> None:
-    script = [*itertools.repeat([SET], 4), "I give up."]
+    script: Script = [*itertools.repeat([SET], 4), "I give up."]
     async with entered(host, entry, script, agent={"max_rounds": 4}) as play:
         run = await play.ask()
         refusals = 0
@@ -194,10 +194,15 @@ async def test_a_model_that_never_takes_no_comes_to_an_end(host: Host, entry: En
 @pytest.mark.report(14)
 async def test_a_refusal_is_no_failure_and_no_error_of_the_call(host: Host) -> None:
     """Four ways not to have written, each of its own name."""
-    script = [
-        [SET, ModelCall("set_description", "{"), call("delete_page"), call("set_description", page_id=7, description="x")],
+    script: Script = [
+        [
+            SET,
+            ModelCall("set_description", "{"),
+            call("delete_page"),
+            call("set_description", page_id=7, description="x"),
+        ],
         "Done.",
-    ]  # fmt: skip
+    ]
     async with entered(host, Entry.DIRECT, script) as play:
         run = await play.ask()
         run = await play.decide(run, by_position(run, Deny("No."), Approve()))
@@ -240,7 +245,7 @@ async def test_every_call_of_a_turn_ends_with_exactly_one_result(host: Host, ent
 @pytest.mark.promise("P13")
 @pytest.mark.report(27)
 async def test_a_fresh_process_lists_the_same_pending_calls(host: Host) -> None:
-    script = [[READ, SET, ADD], "Done."]
+    script: Script = [[READ, SET, ADD], "Done."]
     async with host.runtime(script) as runtime:
         asked = [await runtime.run("editor", f"Page 42, {number}.", actor=ALICE) for number in range(3)]
         waiting = [
@@ -263,7 +268,7 @@ async def test_a_fresh_process_lists_the_same_pending_calls(host: Host) -> None:
 @pytest.mark.report(26)
 @pytest.mark.parametrize("gone", ["the agent", "a tool"])
 async def test_what_waits_for_what_is_not_loaded_stays_listed_and_loses_nothing(host: Host, gone: str) -> None:
-    script = [[SET, READ], "Done."]
+    script: Script = [[SET, READ], "Done."]
     async with host.runtime(script) as runtime:
         asked = await runtime.run("editor", "See to page 42.", actor=ALICE)
     left = host.tools()[:1] if gone == "a tool" else host.tools()
@@ -287,7 +292,7 @@ async def test_what_waits_for_what_is_not_loaded_stays_listed_and_loses_nothing(
 @pytest.mark.promise("P13")
 @pytest.mark.report(26)
 async def test_a_process_without_the_tool_can_deny_and_cancel(host: Host) -> None:
-    script = [[SET], "I see."]
+    script: Script = [[SET], "I see."]
     async with host.runtime(script) as runtime:
         one = await runtime.run("editor", "See to page 42.", actor=ALICE)
         other = await runtime.run("editor", "See to page 42.", actor=ALICE)

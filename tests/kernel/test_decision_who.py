@@ -1,25 +1,17 @@
 """Who may decide: the host says so, per call and with its arguments; the default is no."""
 
-import asyncio
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from uuid import UUID
 
 import pytest
 
 from byline import (
-    AgentRuntime,
     AiActorContext,
-    Authority,
     Decision,
     Deny,
     Grant,
     InvalidIdentifier,
     ModelCall,
-    NotAllowed,
-    ProposedCall,
     RecordReference,
-    Run,
     RunStatus,
     Scope,
     ToolContext,
@@ -28,51 +20,22 @@ from byline import (
     WriteKind,
     tool,
 )
-from byline.approval.decision import Approve
+from byline.approval.decision import Approve, Verdict
 from byline.testing import call
 from tests.host import ALICE, BOB, AgentFacts, Host
-from tests.kernel.gate_entries import ADD, READ, SET, Entry, digest, entered, pending
+from tests.kernel.gate_entries import ADD, READ, SET, Entry, Script, digest, entered, pending
+from tests.kernel.gate_people import directory, refused
 
 ADMIN = AiActorContext.user("1", grants=tuple(Grant))
-
-
-async def refused(host: Host, runtime: AgentRuntime, run: Run, decision: Decision, actor: AiActorContext) -> str:
-    """The decision is refused with a reason; nothing was executed or decided."""
-    with pytest.raises(NotAllowed) as error:
-        await runtime.decide(run.run_id, decision, actor=actor)
-    after = await runtime.get_run(run.run_id)
-    assert pending(after) == pending(run)
-    assert (host.executions(), host.heard()) == (0, [])
-    return str(error.value)
 
 
 # -- who they are, is the host's word
 
 
-@dataclass(slots=True)
-class Directory(Authority):
-    """People as the host knows them."""
-
-    known: dict[str, AiActorContext] = field(default_factory=dict)
-    asked: list[tuple[AiActorContext, ProposedCall]] = field(default_factory=list)
-    may: Callable[[AiActorContext, ProposedCall], bool] = lambda _actor, _call: True
-
-    def load(self, actor_id: str, /) -> AiActorContext | None:
-        return self.known.get(actor_id)
-
-    def may_run(self, actor: AiActorContext, call: ProposedCall, /) -> bool:
-        self.asked.append((actor, call))
-        return self.may(actor, call)
-
-
-def directory(*people: AiActorContext) -> Directory:
-    return Directory({person.id: person for person in people})
-
-
 @pytest.mark.promise("P14")
 @pytest.mark.report(12)
 @pytest.mark.parametrize(
-    ("known", "comes_as"),
+    "known, comes_as",
     [
         (None, BOB),
         (AiActorContext.user("8"), BOB),
@@ -182,7 +145,7 @@ async def test_who_may_not_release_may_deny(host: Host) -> None:
 
 @pytest.mark.promise("P14")
 @pytest.mark.parametrize(
-    ("actor", "known", "may"),
+    "actor, known, may",
     [
         (ALICE, ALICE, True),
         (AiActorContext.user("7"), AiActorContext.user("7"), True),
@@ -272,7 +235,8 @@ async def test_under_second_approver_the_initiator_releases_nothing(host: Host, 
         run = await play.ask(initiator)
         runtime = await play.runtime()
         to_set, to_add = pending(run).calls
-        for verdicts in ({to_set.id: Approve()}, {to_set.id: Approve(), to_add.id: Deny()}):
+        some: dict[UUID, Verdict] = {to_set.id: Approve()}
+        for verdicts in (some, {**some, to_add.id: Deny()}):
             partial = Decision.per_call(digest(run), verdicts)
             assert "second approver" in await refused(host, runtime, run, partial, initiator)
         assert "second approver" in await refused(host, runtime, run, Decision.approve(digest(run)), initiator)
@@ -299,12 +263,12 @@ async def test_without_second_approver_an_initiator_with_the_grant_may_release(h
 
 @pytest.mark.promise("P14")
 @pytest.mark.parametrize(
-    ("stored", "loaded"), [(True, False), (False, True), (True, True)], ids=["stored", "loaded", "both"]
+    "stored, loaded", [(True, False), (False, True), (True, True)], ids=["stored", "loaded", "both"]
 )
 async def test_the_stricter_of_stored_and_loaded_asks_for_a_second_approver(
     host: Host, stored: bool, loaded: bool
 ) -> None:
-    script = [[SET], "Done."]
+    script: Script = [[SET], "Done."]
     async with host.runtime(script, agent={"second_approver": stored}) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
     async with host.runtime(script, agent={"second_approver": loaded}) as runtime:
@@ -319,7 +283,7 @@ async def test_a_worker_that_asks_for_a_second_approver_does_not_run_what_the_fi
     host: Host, turn: list[ModelCall]
 ) -> None:
     """The agent is stricter where it is executed than where it was decided: the turn waits again."""
-    script = [turn, "Done."]
+    script: Script = [turn, "Done."]
     async with host.runtime(script, execution="queued") as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
         run = await runtime.execute(run.run_id)
@@ -331,119 +295,3 @@ async def test_a_worker_that_asks_for_a_second_approver_does_not_run_what_the_fi
         await refused(host, runtime, run, Decision.approve(digest(run)), GRANTED_ALICE)
         run = await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
         assert (run.status, host.executions()) == (RunStatus.COMPLETED, len(turn))
-
-
-# -- an authority that does not clearly say yes
-
-
-class Raising(Directory):
-    """An authority that fails in one of its answers."""
-
-    def __init__(self, error: BaseException, *, question: str) -> None:
-        super().__init__({"7": ALICE, "8": BOB})
-        self.error: BaseException | None = error
-        self.question = question
-
-    def load(self, actor_id: str, /) -> AiActorContext | None:
-        if self.error is not None and self.question == "load":
-            raise self.error
-        return super().load(actor_id)
-
-    def may_run(self, actor: AiActorContext, call: ProposedCall, /) -> bool:
-        if self.error is not None and self.question == "may_run":
-            raise self.error
-        return super().may_run(actor, call)
-
-
-class AsyncRaising(Raising):
-    """The same, as coroutines."""
-
-    async def load(self, actor_id: str, /) -> AiActorContext | None:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
-        await asyncio.sleep(0)
-        return super().load(actor_id)
-
-    async def may_run(self, actor: AiActorContext, call: ProposedCall, /) -> bool:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
-        await asyncio.sleep(0)
-        return super().may_run(actor, call)
-
-
-@pytest.mark.promise("P14")
-@pytest.mark.parametrize(
-    "error",
-    [ValueError("secret"), SystemExit(1), asyncio.CancelledError(), TimeoutError(), StopIteration()],
-    ids=lambda error: type(error).__name__,
-)
-@pytest.mark.parametrize("question", ["load", "may_run"])
-@pytest.mark.parametrize("kind", [Raising, AsyncRaising])
-async def test_an_authority_that_raises_says_no(
-    host: Host, kind: type[Raising], question: str, error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    people = kind(error, question=question)
-    async with host.runtime([[SET], "Done."], authority=people) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        with caplog.at_level(logging.DEBUG):
-            await refused(host, runtime, run, Decision.approve(digest(run)), BOB)
-        (logged,) = [record for record in caplog.records if getattr(record, "action", "") == "authority_failed"]
-        assert logged.levelno == logging.ERROR
-        assert question in logged.getMessage()
-        assert "test_decision_who.py" in logged.getMessage()
-        assert "secret" not in caplog.text
-        people.error = None
-        run = await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-        assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
-
-
-class Vague(Directory):
-    """An authority that answers something else than it is asked."""
-
-    def __init__(self, answer: object) -> None:
-        super().__init__({"7": ALICE, "8": BOB})
-        self.answer = answer
-
-    def may_run(self, actor: AiActorContext, call: ProposedCall, /) -> bool:
-        return self.answer  # type: ignore[return-value] # pyright: ignore[reportReturnType]
-
-
-@pytest.mark.promise("P14")
-@pytest.mark.parametrize("answer", [None, "yes", 1, [True], object(), False], ids=lambda answer: type(answer).__name__)
-async def test_only_true_is_yes(host: Host, answer: object) -> None:
-    async with host.runtime([[SET], "Done."], authority=Vague(answer)) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        await refused(host, runtime, run, Decision.approve(digest(run)), BOB)
-
-
-@pytest.mark.promise("P14")
-@pytest.mark.parametrize("loaded", ["8", True, {"id": "8"}, ALICE], ids=repr)
-async def test_only_the_person_themselves_is_who_was_loaded(host: Host, loaded: object) -> None:
-    people = directory(ALICE, BOB)
-    people.known["8"] = loaded  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
-    async with host.runtime([[SET], "Done."], authority=people) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        await refused(host, runtime, run, Decision.approve(digest(run)), BOB)
-
-
-class Hanging(Directory):
-    """An authority that never answers."""
-
-    async def load(self, actor_id: str, /) -> AiActorContext | None:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
-        await asyncio.Event().wait()
-        return None
-
-
-@pytest.mark.promise("P14")
-async def test_an_authority_that_hangs_says_no(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("byline.approval.gate.AUTHORITY_TIMEOUT", 0.05)
-    async with host.runtime([[SET], "Done."], authority=Hanging()) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        await refused(host, runtime, run, Decision.approve(digest(run)), BOB)
-
-
-@pytest.mark.promise("P14")
-async def test_a_caller_who_gives_up_asking_is_not_a_no(host: Host) -> None:
-    async with host.runtime([[SET], "Done."], authority=Hanging()) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-        assert pending(await runtime.get_run(run.run_id)) == pending(run)
-        assert host.executions() == 0

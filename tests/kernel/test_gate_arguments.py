@@ -1,7 +1,6 @@
 """Arguments are read once, before anyone is asked: what is shown, digested and executed is that one object."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -20,21 +19,14 @@ from byline import (
     ToolContext,
     ToolEffect,
     ToolResult,
-    ToolSpec,
     UnknownCall,
     WriteKind,
     tool,
 )
 from byline.approval.decision import Approve
 from byline.testing import call
-from byline.tools.protocol import Verification
-from tests.host import ALICE, BOB, Host
-from tests.kernel.gate_entries import ALIVE, SET, Entry, digest, entered, pending
-
-
-def canonical(value: object) -> str:
-    """Written anew, so that the package's own function is held against it."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+from tests.host import BOB, Host
+from tests.kernel.gate_entries import ALIVE, SET, Entry, Script, canonical, digest, entered, pending, questions_asked
 
 
 class Period(BaseModel):
@@ -61,9 +53,9 @@ class Witness:
     """Everybody who is shown the arguments of a call."""
 
     host: Host
-    previewed: list[dict[str, object]] = field(default_factory=list)
+    previewed: list[Mapping[str, object]] = field(default_factory=list)
     judged: list[Mapping[str, JsonValue]] = field(default_factory=list)
-    executed: list[dict[str, object]] = field(default_factory=list)
+    executed: list[Mapping[str, object]] = field(default_factory=list)
 
     def tool(self) -> Tool:
         witness = self
@@ -171,22 +163,11 @@ UNREADABLE = {
 }
 
 
-def forbid_asking(host: Host) -> list[ProposedCall]:
-    asked: list[ProposedCall] = []
-
-    def ask(_actor: AiActorContext, proposed: ProposedCall) -> bool:
-        asked.append(proposed)
-        return False
-
-    host.people.forbidden = ask
-    return asked
-
-
 @pytest.mark.promise("P12")
 @pytest.mark.report(3)
 @pytest.mark.parametrize("unreadable", UNREADABLE)
 async def test_unreadable_arguments_reach_neither_gate_nor_tool(host: Host, unreadable: str) -> None:
-    asked = forbid_asking(host)
+    asked = questions_asked(host)
     broken = ModelCall("set_description", UNREADABLE[unreadable])
     async with entered(host, Entry.DIRECT, [[broken], "I could not."]) as play:
         run = await play.ask()
@@ -204,7 +185,7 @@ async def test_unreadable_arguments_reach_neither_gate_nor_tool(host: Host, unre
 @pytest.mark.report(3)
 @pytest.mark.parametrize("entry", Entry)
 async def test_the_model_can_mend_what_was_unreadable(host: Host, entry: Entry) -> None:
-    script = [[ModelCall("set_description", '{"page_id": 42')], [SET], "Done."]
+    script: Script = [[ModelCall("set_description", '{"page_id": 42')], [SET], "Done."]
     async with entered(host, entry, script) as play:
         run = await play.ask()
         (waiting,) = pending(run).calls
@@ -243,7 +224,7 @@ NOT_OFFERED = ["delete_page", "Set_description", "set_description ", "", "execut
 @pytest.mark.promise("P12")
 @pytest.mark.parametrize("name", NOT_OFFERED, ids=lambda name: ascii(str(name)[:20]))
 async def test_a_tool_that_was_not_offered_is_refused_and_never_asks(host: Host, name: str) -> None:
-    asked = forbid_asking(host)
+    asked = questions_asked(host)
     async with entered(host, Entry.DIRECT, [[ModelCall(name, SET.arguments)], "I could not."]) as play:
         run = await play.ask()
         assert (run.status, run.output) == (RunStatus.COMPLETED, "I could not.")
@@ -277,136 +258,3 @@ async def test_the_closing_answer_calls_nothing(host: Host) -> None:
         run = await play.ask()
         assert (run.status, host.executions("set_description")) == (RunStatus.COMPLETED, 0)
         assert play.model.requests[-1].tools == ()
-
-
-# -- a host's own code cannot change what runs
-
-
-@dataclass(slots=True)
-class Careless:
-    """A hand-made tool that changes the arguments it is handed, wherever it is handed them."""
-
-    host: Host
-    executed: list[str] = field(default_factory=list)
-    spec: ToolSpec = field(
-        default_factory=lambda: ToolSpec(
-            "touch", "Touch pages.", {"type": "object"}, ToolEffect.IDEMPOTENT_WRITE, timeout=5
-        )
-    )
-    verifies: bool = False
-
-    def validate(self, arguments: str) -> dict[str, JsonValue]:
-        read: dict[str, JsonValue] = json.loads(arguments)
-        return read
-
-    async def execute(self, context: ToolContext, arguments: Mapping[str, JsonValue]) -> ToolResult:
-        self.host.count(context, "touch")
-        self.executed.append(canonical(arguments))
-        spoil(arguments)
-        if context.attempt == 1:
-            raise ConnectionError("the answer was lost")  # so that there is a second attempt, in place
-        return ToolResult.text("Touched.").with_write_target(RecordReference("pages", 42), WriteKind.UPDATED)
-
-    async def make_preview(self, context: ToolContext, arguments: Mapping[str, JsonValue]) -> list[str]:
-        spoil(arguments)
-        return ["Touch."]
-
-    async def check_landed(self, context: ToolContext, arguments: Mapping[str, JsonValue]) -> Verification:
-        return None
-
-
-def spoil(arguments: Mapping[str, JsonValue]) -> None:
-    assert isinstance(arguments, dict)
-    pages = arguments["pages"]
-    assert isinstance(pages, list)
-    pages.append(1)
-    arguments["all"] = True
-
-
-@pytest.mark.promise("P12")
-@pytest.mark.report(8)
-@pytest.mark.parametrize("entry", ALIVE)
-async def test_what_a_preview_an_authority_or_a_tool_changes_is_not_what_runs(host: Host, entry: Entry) -> None:
-    careless = Careless(host)
-
-    def judge(_actor: AiActorContext, proposed: ProposedCall) -> bool:
-        spoil(proposed.arguments)
-        return False
-
-    host.people.forbidden = judge
-    async with entered(host, entry, [[call("touch", pages=[42])], "Done."], tools=[careless]) as play:
-        run = await play.ask()
-        assert pending(run).calls[0].arguments == {"pages": [42]}
-        run = await play.decide(run, Decision.approve(digest(run)))
-        assert run.status is RunStatus.COMPLETED
-        assert careless.executed == ['{"pages":[42]}', '{"pages":[42]}']
-
-
-@dataclass(slots=True)
-class CannotRead(Careless):
-    """A hand-made tool whose reading of arguments is broken."""
-
-    reading: object = None
-
-    def validate(self, arguments: str) -> dict[str, JsonValue]:
-        if isinstance(self.reading, BaseException):
-            raise self.reading
-        return self.reading  # type: ignore[return-value] # pyright: ignore[reportReturnType]
-
-
-BROKEN_READINGS = {
-    "raises what it should not": KeyError("pages"),
-    "ends the process": SystemExit(1),
-    "returns nothing": None,
-    "returns a list": [1],
-    "returns what no JSON holds": {"pages": {42}},
-    "returns no number": {"pages": float("nan")},
-    "returns half a surrogate pair": {"pages": "\ud800"},
-}
-
-
-@pytest.mark.promise("P12")
-@pytest.mark.parametrize("broken", BROKEN_READINGS)
-async def test_a_tool_that_cannot_read_its_arguments_is_not_run(host: Host, broken: str) -> None:
-    asked = forbid_asking(host)
-    broken_tool = CannotRead(host, reading=BROKEN_READINGS[broken])
-    async with entered(host, Entry.DIRECT, [[call("touch", pages=[42])], "I could not."], tools=[broken_tool]) as play:
-        run = await play.ask()
-        assert (run.status, run.output) == (RunStatus.COMPLETED, "I could not.")
-        assert (host.executions(), asked) == (0, [])
-        assert await play.outcomes(run) == [("touch", "invalid")]
-
-
-PREVIEWS: dict[str, object] = {
-    "raises": ValueError("42"),
-    "ends the process": SystemExit(1),
-    "is no text": [42],
-    "is nothing": None,
-    "is half a surrogate pair": ["\ud800"],
-}
-
-
-@dataclass(slots=True)
-class CannotPreview(Careless):
-    """A hand-made tool whose preview is broken."""
-
-    shown: object = None
-
-    async def make_preview(self, context: ToolContext, arguments: Mapping[str, JsonValue]) -> list[str]:
-        if isinstance(self.shown, BaseException):
-            raise self.shown
-        return self.shown  # type: ignore[return-value] # pyright: ignore[reportReturnType]
-
-
-@pytest.mark.promise("P12")
-@pytest.mark.parametrize("broken", PREVIEWS)
-async def test_a_broken_preview_hides_no_call(host: Host, broken: str) -> None:
-    broken_tool = CannotPreview(host, shown=PREVIEWS[broken])
-    async with entered(host, Entry.DIRECT, [[call("touch", pages=[42])], "Done."], tools=[broken_tool]) as play:
-        run = await play.ask()
-        (waiting,) = pending(run).calls
-        assert waiting.arguments == {"pages": [42]}
-        assert len(waiting.preview) == 1
-        run = await play.decide(run, Decision.approve(digest(run)), actor=BOB)
-        assert run.status is RunStatus.COMPLETED
-        assert run.actor.id == ALICE.id

@@ -23,7 +23,8 @@ from byline import (
 )
 from byline.testing import call
 from tests.host import ALICE, BOB, AgentFacts, Host, People
-from tests.kernel.gate_entries import ADD, READ, SET, Entry, Granting, Play, digest, entered
+from tests.kernel.gate_entries import ADD, READ, SET, Entry, Play, digest, entered
+from tests.kernel.gate_people import Granting
 
 
 class Failing(Granting):

@@ -215,16 +215,14 @@ def runtime_with(host: Host, **setting: object) -> AgentRuntime:
     """As an untyped caller would."""
     agent = Agent(name="editor", model=ScriptedModel([]), tools=host.tools())
     settings: dict[str, object] = {"store": "sqlite://", "agents": [agent], "authority": allow_all}
-    made: object = AgentRuntime(**(settings | setting))  # type: ignore[arg-type]
-    assert isinstance(made, AgentRuntime)
-    return made
+    return AgentRuntime(**(settings | setting))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 WRONG: dict[str, dict[str, object]] = {
     "no authority": {"authority": None},
     "an authority that is none": {"authority": "allow_all"},
-    "an authority with a misspelt method": {"authority": SimpleNamespace(load=allow_all.load, may_Run=allow_all.may_run)},
-    "an authority whose answer is no method": {"authority": SimpleNamespace(load=allow_all.load, may_run=True)},
+    "an authority with a misspelt method": {"authority": SimpleNamespace(load=print, may_Run=print)},
+    "an authority whose answer is no method": {"authority": SimpleNamespace(load=print, may_run=True)},
     "an execution that is none": {"execution": "inlin"},
     "a release that holds for ever": {"release_ttl": float("inf")},
     "a release that never holds": {"release_ttl": 0},
@@ -281,17 +279,16 @@ def test_a_tool_without_a_declared_effect_is_refused(effect: object) -> None:
     with pytest.raises(ConfigurationError, match="effect"):
         ToolSpec("touch", "Touch a page.", {"type": "object"}, effect)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="effect"):
-        tool(effect=effect)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue]
+        tool(effect=effect)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.promise("P11")
 async def test_a_hand_made_tool_without_a_declared_effect_is_refused(host: Host) -> None:
-    without = SimpleNamespace(
-        spec=SimpleNamespace(name="touch", description="", parameters={"type": "object"}, timeout=None, asks_approval=False),
-        validate=lambda _: {}, execute=print, make_preview=print, check_landed=print, verifies=False,
-    )  # fmt: skip
+    spec = SimpleNamespace(name="touch", description="", parameters={"type": "object"}, asks_approval=False)
+    methods = dict.fromkeys(("validate", "execute", "make_preview", "check_landed"), print)
+    without = cast("Tool", cast("object", SimpleNamespace(spec=spec, verifies=False, **methods)))
     with pytest.raises(ConfigurationError, match="touch"):
-        host.runtime(["Done."], tools=[cast("Tool", without)])
+        host.runtime(["Done."], tools=[without])
 
 
 @pytest.mark.promise("P11")

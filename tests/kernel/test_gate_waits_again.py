@@ -133,7 +133,7 @@ def approved(_tool: str) -> Verdict:
 @pytest.mark.promise("P12", "P14")
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_turn_that_is_not_what_was_approved_waits_again(host: Host, change: str) -> None:
-    script = [[ADD, READ, SET], "Done."]
+    script: Script = [[ADD, READ, SET], "Done."]
     run = await decided(host, script, approved)
     made = CHANGES[change](host)
     async with host.runtime(script, tools=loaded(host, made)) as runtime:
@@ -156,7 +156,7 @@ async def test_a_turn_that_is_not_what_was_approved_waits_again(host: Host, chan
 
 @pytest.mark.promise("P12", "P13")
 async def test_the_decision_on_what_it_was_says_nothing_of_what_it_is(host: Host) -> None:
-    script = [[SET], "Done."]
+    script: Script = [[SET], "Done."]
     async with host.runtime(script, execution="queued") as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
         run = await runtime.execute(run.run_id)
@@ -177,7 +177,7 @@ async def test_the_decision_on_what_it_was_says_nothing_of_what_it_is(host: Host
     "change", ["arguments read otherwise", "a stricter effect", "a read that asks for approval now"]
 )
 async def test_a_denial_is_kept_and_not_asked_again(host: Host, change: str) -> None:
-    script = [[ADD, READ, SET], "Done."]
+    script: Script = [[ADD, READ, SET], "Done."]
     run = await decided(host, script, lambda name: Deny("Not this one.") if name == "add_element" else Approve())
     model = ScriptedModel(script)
     async with host.runtime(model, tools=loaded(host, CHANGES[change](host))) as runtime:
@@ -204,7 +204,7 @@ async def test_arguments_that_do_not_fit_any_more_are_refused_without_asking(hos
         """Set the description of a page: the argument has another name now."""
         return _set(context, host, page_id, text)
 
-    script = [[SET], "I could not."]
+    script: Script = [[SET], "I could not."]
     run = await decided(host, script, approved)
     model = ScriptedModel(script)
     async with host.runtime(model, tools=loaded(host, set_description)) as runtime:
@@ -223,7 +223,7 @@ async def test_the_rest_of_the_turn_waits_with_what_does_not_fit_any_more(host: 
         """Add an element: the argument has another name now."""
         raise AssertionError("never called")
 
-    script = [[SET, ADD, READ], "Done."]
+    script: Script = [[SET, ADD, READ], "Done."]
     run = await decided(host, script, approved)
     async with host.runtime(script, tools=loaded(host, add_element)) as runtime:
         run = await runtime.execute(run.run_id)
@@ -245,7 +245,7 @@ async def test_a_milder_effect_asks_nobody_again(host: Host) -> None:
         host.count(context, "add_element")
         return ToolResult.text("Added.").with_write_target(RecordReference("elements", 1), WriteKind.CREATED)
 
-    script = [[ADD], "Done."]
+    script: Script = [[ADD], "Done."]
     run = await decided(host, script, approved)
     async with host.runtime(script, tools=loaded(host, add_element)) as runtime:
         run = await runtime.execute(run.run_id)
@@ -273,13 +273,13 @@ DAY = 86_400.0
 
 
 @pytest.mark.promise("P13")
-@pytest.mark.parametrize(("age", "runs"), [(DAY - 1, True), (DAY + 1, False)])
+@pytest.mark.parametrize("age, runs", [(DAY - 1, True), (DAY + 1, False)])
 @pytest.mark.parametrize("turn", [[SET], [READ, ADD]], ids=["write", "read-write"])
 async def test_a_release_older_than_a_day_waits_again(
     host: Host, age: float, runs: bool, turn: Sequence[ModelCall]
 ) -> None:
     clock = Clock()
-    script = [turn, "Done."]
+    script: Script = [turn, "Done."]
     async with host.runtime(script, store=store_of(host, clock), execution="queued") as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
         run = await runtime.execute(run.run_id)
@@ -301,7 +301,7 @@ async def test_a_release_older_than_a_day_waits_again(
 @pytest.mark.promise("P13")
 async def test_release_ttl_is_a_setting_and_a_denial_does_not_grow_old(host: Host) -> None:
     clock = Clock()
-    script = [[SET, ADD], "Done."]
+    script: Script = [[SET, ADD], "Done."]
     async with host.runtime(script, store=store_of(host, clock), execution="queued") as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
         run = await runtime.execute(run.run_id)

@@ -45,7 +45,6 @@ def results(model: ScriptedModel) -> Counter[UUID]:
     return Counter(said.call_id for said in model.requests[-1].messages if isinstance(said, ToolMessage))
 
 
-@pytest.mark.promise("P12")
 async def test_consecutive_reads_run_side_by_side(host: Host) -> None:
     """Each waits for the others: one after the other they would never end."""
     together, on_thread = asyncio.Barrier(6), threading.Barrier(2)

@@ -129,7 +129,7 @@ async def test_a_write_that_still_runs_is_not_repeated_and_its_late_success_sett
         assert [fact.record for fact in await runtime.writes()] == [PAGE]
 
 
-@pytest.mark.promise("P10")
+@pytest.mark.promise("P8", "P10")
 async def test_a_late_success_against_a_verdict_is_announced_and_listed_as_a_conflict(host: Host) -> None:
     ears, held = Ears(), Held()
     tools = [writer(host, NON_IDEMPOTENT, held, timeout=TIMEOUT)]

@@ -6,7 +6,7 @@ import pickle
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -18,7 +18,6 @@ from byline import (
     Decision,
     Deny,
     Grant,
-    KeyMissing,
     Landed,
     ModelAnswer,
     ModelCall,
@@ -30,7 +29,6 @@ from byline import (
     Run,
     RunStatus,
     StepKind,
-    StoreError,
     Tool,
     ToolContext,
     ToolEffect,
@@ -41,12 +39,12 @@ from byline import (
     WriteKind,
     tool,
 )
-from byline.approval.decision import Approve, Change
-from byline.store.sealing import KeyRing
-from byline.store.sql import SqlStore
+from byline.approval.decision import Approve, Change, Verdict
+from byline.models.messages import Message
+from byline.models.scripted import Turn
 from byline.testing import call
 from tests.host import ALICE, BOB, Host, People
-from tests.kernel.gate_entries import ADD, SET, digest, pending
+from tests.kernel.gate_entries import ADD, SET, Script, digest, pending
 
 INITIATOR = AiActorContext.user("initiator-4711")
 
@@ -133,7 +131,7 @@ def telling(host: Host) -> list[Tool]:
     return [read_page, set_description, add_element]
 
 
-SCRIPT = [
+SCRIPT: list[Turn] = [
     ModelAnswer(
         text=secret("words"),
         calls=(
@@ -164,14 +162,14 @@ def everything_logged(caplog: pytest.LogCaptureFixture, *names: str) -> Generato
 
 async def told(host: Host, runtime: AgentRuntime) -> Run:
     """A run with content wherever content can be, up to where its last write is uncertain."""
-    history = [UserMessage(secret("history")), AssistantMessage(ModelAnswer(secret("history-answer")))]
+    history: list[Message] = [UserMessage(secret("history")), AssistantMessage(ModelAnswer(secret("history-answer")))]
     run = await runtime.run("editor", secret("prompt"), actor=ALICE, history=history, dedupe_key="nightly-42")
     assert leaks(host) == []
     to_set, refused, denied = pending(run).calls
     assert to_set.preview == (f"+ {secret('preview')}",)
     assert refused.preview == ("(no preview: ValueError)",)
     changed = Change({"page_id": 42, "description": secret("changed-argument")})
-    verdicts = {to_set.id: changed, denied.id: Deny(secret("reason"))}
+    verdicts: dict[UUID, Verdict] = {to_set.id: changed, denied.id: Deny(secret("reason"))}
     run = await runtime.decide(run.run_id, Decision.per_call(digest(run), verdicts), actor=BOB)
     run = await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
     assert leaks(host) == []
@@ -223,7 +221,7 @@ async def test_whichever_way_a_run_settles_what_was_sealed_is_deleted(host: Host
         """Read a page, and write it."""
         return ToolResult.text(secret("result")).with_write_target(RecordReference("pages", 42), WriteKind.UPDATED)
 
-    script = [[call("read_page", page_id=42)]] if how == "lied" else [[SET, ADD, ModelCall(secret("name"))]]
+    script: Script = [[call("read_page", page_id=42)]] if how == "lied" else [[SET, ADD, ModelCall(secret("name"))]]
     tools = [read_page] if how == "lied" else host.tools()
     ttl = 0.001 if how == "expired" else None
     async with host.runtime(script, tools=tools, agent={"approval_ttl": ttl}) as runtime:
@@ -258,7 +256,7 @@ async def test_metadata_stays_and_says_who_what_and_who_let_it(host: Host) -> No
     async with host.runtime([[SET, ADD], secret("answer")]) as runtime:
         run = await runtime.run("editor", secret("prompt"), actor=INITIATOR)
         to_set, to_add = pending(run).calls
-        verdicts = {to_set.id: Approve(), to_add.id: Deny(secret("reason"))}
+        verdicts: dict[UUID, Verdict] = {to_set.id: Approve(), to_add.id: Deny(secret("reason"))}
         run = await runtime.decide(run.run_id, Decision.per_call(digest(run), verdicts), actor=BOB)
         assert run.status is RunStatus.COMPLETED
     async with host.runtime([]) as runtime:
@@ -274,89 +272,6 @@ async def test_metadata_stays_and_says_who_what_and_who_let_it(host: Host) -> No
         assert ended == {"set_description": ("succeeded", BOB.id), "add_element": ("denied", BOB.id)}
     said = rows(host, "select verdict, actor_id from byline_decision order by verdict")
     assert said == [("approve", BOB.id), ("deny", BOB.id)]
-
-
-# -- sealed for one place, with one key
-
-
-def store_of(host: Host, keys: KeyRing | None = None) -> SqlStore:
-    return SqlStore(f"sqlite:///{host.path.parent / 'byline.db'}", keys=keys)
-
-
-async def cannot_be_read(host: Host, runtime: AgentRuntime, run: Run, *, why: str) -> None:
-    """The run stays as it is, listed with the reason, and nothing of it runs."""
-    (listed,) = [each for each in await runtime.list_runs() if each.run_id == run.run_id]
-    assert (listed.status, listed.pending) == (RunStatus.AWAITING_APPROVAL, None)
-    assert listed.problem is not None
-    assert why in listed.problem
-    with pytest.raises(StoreError) as refused:
-        await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-    assert why in str(refused.value)
-    assert (await runtime.execute(run.run_id)).status is RunStatus.AWAITING_APPROVAL
-    assert (host.executions(), host.heard()) == (0, [])
-
-
-@pytest.mark.promise("P23")
-async def test_with_another_key_a_run_stays_and_the_message_names_the_key_it_needs(host: Host) -> None:
-    mine, other = KeyRing.generate(), KeyRing.generate()
-    script = [[SET], "Done."]
-    async with host.runtime(script, store=store_of(host, mine)) as runtime:
-        run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-    async with host.runtime(script, store=store_of(host, other)) as runtime:
-        await cannot_be_read(host, runtime, run, why=mine.active)
-        with pytest.raises(KeyMissing):
-            await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-    async with host.runtime(script, store=store_of(host, mine)) as runtime:
-        run = await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-        assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
-
-
-@pytest.mark.promise("P23")
-async def test_a_queued_run_without_its_key_is_not_executed_and_not_lost(host: Host) -> None:
-    mine, other = KeyRing.generate(), KeyRing.generate()
-    script = [[SET], "Done."]
-    async with host.runtime(script, store=store_of(host, mine), execution="queued") as runtime:
-        run = await runtime.execute((await runtime.enqueue("editor", "See to it.", actor=ALICE)).run_id)
-        await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
-    async with host.runtime(script, store=store_of(host, other)) as runtime:
-        recovered = await runtime.recover()
-        assert recovered.executed == ()
-        assert mine.active in recovered.skipped[run.run_id]
-        assert (await runtime.get_run(run.run_id)).status is RunStatus.QUEUED
-    async with host.runtime(script, store=store_of(host, mine)) as runtime:
-        run = await runtime.execute(run.run_id)
-        assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
-
-
-@pytest.mark.promise("P23")
-async def test_a_sealed_turn_opens_in_its_own_run_only(host: Host) -> None:
-    """Whoever can write the file cannot have one run's approved call run in another."""
-    script = [[SET], "Done."]
-    async with host.runtime(script) as runtime:
-        one = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        other = await runtime.run("editor", "See to page 42.", actor=ALICE)
-
-    def swap() -> None:
-        with closing(sqlite3.connect(host.path.parent / "byline.db")) as database, database:
-            turns = database.execute("select turn, id from byline_run order by id").fetchall()
-            database.execute("update byline_run set turn = ? where id = ?", (turns[0][0], turns[1][1]))
-            database.execute("update byline_run set turn = ? where id = ?", (turns[1][0], turns[0][1]))
-
-    swap()
-    async with host.runtime(script) as runtime:
-        for run in (one, other):
-            await cannot_be_read(host, runtime, run, why="changed or moved")
-    swap()
-    async with host.runtime(script) as runtime:
-        run = await runtime.decide(one.run_id, Decision.approve(digest(one)), actor=BOB)
-        assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)
-
-
-@pytest.mark.promise("P23")
-def test_the_key_file_is_its_owner_s_alone(host: Host) -> None:
-    with host.runtime(["Done."]).sync:
-        key = Path(f"{host.path.parent / 'byline.db'}.key")
-        assert key.stat().st_mode & 0o777 == 0o600
 
 
 # -- who it was for

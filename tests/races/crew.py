@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
 from typing import Protocol, TypeAlias
@@ -22,6 +21,14 @@ Told: TypeAlias = list[tuple[str, ...]]
 """What each contestant was told, round by round."""
 
 
+class Line(Protocol):
+    """A process's end of the line to whoever started it."""
+
+    def send(self, obj: object, /) -> None: ...
+
+    def recv(self) -> object: ...
+
+
 class Ground(Protocol):
     """Where a race is run."""
 
@@ -32,8 +39,12 @@ class Ground(Protocol):
 
 
 def _rounds_of(stage: Stage, rounds: Sequence[Round], contestant: Contestant) -> list[str]:
+    words: list[str] = []
     try:
-        return [contestant(stage, this) for this in rounds]
+        for this in rounds:
+            words.append(contestant(stage, this))
+            stage.meet()  # the next round begins when this one is over for everybody
+        return words
     except BaseException:
         stage.barrier.abort()  # nobody is to wait for one who failed
         raise
@@ -60,12 +71,11 @@ class Threads:
     def race(self, site: Site, rounds: Sequence[Round], contestants: Sequence[Contestant]) -> Told:
         barrier = threading.Barrier(len(contestants))
         with ExitStack() as stack:
-            if self._shared:
-                one = stack.enter_context(site.runtime(self.clock).sync)
+            one = stack.enter_context(site.runtime(self.clock).sync) if self._shared else None
             pool = stack.enter_context(ThreadPoolExecutor(len(contestants)))
             running = [
                 pool.submit(_rounds_of, Stage(site, one, barrier, self.clock, place), rounds, contestant)
-                if self._shared
+                if one is not None
                 else pool.submit(_compete, site, rounds, contestant, barrier, self.clock, place)
                 for place, contestant in enumerate(contestants)
             ]
@@ -92,14 +102,13 @@ class Crew:
         clock: Synchronized[float] = spawn.Value("d", start)
         self._barriers = {size: spawn.Barrier(size) for size in range(2, MOST + 1)}
         self.clock: Clock = clock
-        self._lines: list[Connection] = []
+        ends = [spawn.Pipe() for _ in range(MOST)]
+        self._lines = [ours for ours, _ in ends]
         self._processes: list[SpawnProcess] = []
-        for _ in range(MOST):
-            ours, theirs = spawn.Pipe()
+        for _, theirs in ends:
             process = spawn.Process(target=_work, args=(theirs, self._barriers, clock), daemon=True)
             process.start()
             theirs.close()
-            self._lines.append(ours)
             self._processes.append(process)
 
     def race(self, site: Site, rounds: Sequence[Round], contestants: Sequence[Contestant]) -> Told:
@@ -130,13 +139,14 @@ class Crew:
             process.close()
 
 
-def _work(line: Connection, barriers: dict[int, Barrier], clock: Clock) -> None:
+def _work(line: Line, barriers: dict[int, Barrier], clock: Clock) -> None:
     """Race whenever asked, until nobody is left to ask."""
     while True:
         try:
-            heat: _Heat = line.recv()
+            heat = line.recv()
         except EOFError:
             return
+        assert isinstance(heat, _Heat)
         try:
             barrier = barriers[heat.contestants]
             line.send(_compete(heat.site, heat.rounds, heat.contestant, barrier, clock, heat.place))

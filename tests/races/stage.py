@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,14 +26,17 @@ from byline import (
     BylineError,
     Decision,
     Grant,
+    ModelError,
     RecordReference,
     Run,
+    RunStatus,
     ToolContext,
     ToolEffect,
     ToolResult,
     WriteKind,
     tool,
 )
+from byline.models.scripted import Turn
 from byline.runtime.sync import SyncRuntime
 from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, allow_all, call
@@ -41,12 +44,13 @@ from byline.testing import ScriptedModel, allow_all, call
 ALICE = AiActorContext.user("7")
 BOB = AiActorContext.user("8", grants=tuple(Grant))
 
+TURNS: Sequence[Turn] = ([call("add_line", text="one")], "Done.")
 ROUNDS, FEW = 200, 50
 """How many rounds a race has, and one that is a variation of another."""
 LEASE = 3_600.0
 """Seconds of the races' own clock: so long that no heartbeat comes by itself."""
 TTL = 600.0
-"""Seconds until an approval expires, by the same clock."""
+"""Seconds until an approval expires, by the same clock, where it does."""
 LONGEST_HEAD_START = 0.004
 """Seconds that a contestant is late at most: so that, over the rounds, each is first now and then."""
 
@@ -105,6 +109,7 @@ class Site:
 
     folder: Path
     queued: bool = False
+    approval_ttl: float | None = None
 
     @property
     def ledger(self) -> Path:
@@ -123,13 +128,15 @@ class Site:
         text = self.ledger.read_text("utf-8") if self.ledger.exists() else ""
         return Counter(line.split()[1] for line in text.splitlines() if line.startswith(f"{word} "))
 
-    def store(self, clock: Clock | None) -> SqlStore:
-        """A store on the site's file. Its commits are not flushed to the disk: a race is about order, not durability."""
-        store = SqlStore(f"sqlite:///{self.folder / 'byline.db'}", clock=None if clock is None else lambda: clock.value)
+    def store(self, clock: Clock) -> SqlStore:
+        """A store on the site's file. Its commits are not flushed to the disk: what is raced for is their order."""
+        store = SqlStore(f"sqlite:///{self.folder / 'byline.db'}", clock=lambda: clock.value)
         event.listen(store.engine, "connect", _unflushed)
         return store
 
-    def runtime(self, clock: Clock | None = None, in_write: Callable[[], None] = _nothing) -> AgentRuntime:
+    def runtime(
+        self, clock: Clock, in_write: Callable[[], None] = _nothing, *, turns: Sequence[Turn] = TURNS
+    ) -> AgentRuntime:
         """A runtime over the site. `in_write` is called in the tool, behind its write."""
         site = self
 
@@ -150,9 +157,9 @@ class Site:
             agents=[
                 Agent(
                     name="writer",
-                    model=ScriptedModel([[call("add_line", text="one")], "Done."]),
+                    model=ScriptedModel(turns),
                     tools=[add_line],
-                    approval_ttl=TTL,
+                    approval_ttl=self.approval_ttl,
                 )
             ],
             listeners=[listen],
@@ -171,11 +178,17 @@ class Site:
                 if self.queued:
                     run = runtime.execute(run.run_id)
                 assert run.pending is not None
-                assert run.pending.expires_at is not None
-                expires_at = run.pending.expires_at.timestamp()
+                expires_at = run.pending.expires_at.timestamp() if run.pending.expires_at is not None else 0.0
                 prepared.append(Round(number, run.run_id, run.pending.digest, run.pending.calls[0].id, expires_at))
                 clock.value += apart
         return prepared
+
+    def dead_letters(self, clock: Clock, rounds: int) -> list[Round]:
+        """Runs whose model could not answer."""
+        with self.runtime(clock, turns=[ModelError("not now")]).sync as runtime:
+            runs = [runtime.run("writer", "Add a line.", actor=ALICE) for _ in range(rounds)]
+        assert {run.status for run in runs} == {RunStatus.DEAD_LETTER}
+        return [Round(number, run.run_id, "", run.run_id, 0.0) for number, run in enumerate(runs)]
 
 
 def _unflushed(connection: DBAPIConnection, _record: object) -> None:

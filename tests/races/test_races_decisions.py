@@ -140,10 +140,11 @@ def test_two_cancels(ground: Ground, site: Site) -> None:
 @pytest.mark.promise("P13", "P21")
 def test_an_approval_and_its_expiry(ground: Ground, site: Site) -> None:
     """Two processes settle what has expired, while a third decides: one transaction says which it is."""
-    rounds = site.prepare(ground.clock, apart=TTL)
+    expiring = Site(site.folder, approval_ttl=TTL)
+    rounds = expiring.prepare(ground.clock, apart=TTL)
     ground.clock.value = rounds[0].expires_at - TTL
-    heard = ground.race(site, rounds, [approves, expires, expires])
-    kept = left(site, ground.clock, rounds)
+    heard = ground.race(expiring, rounds, [approves, expires, expires])
+    kept = left(expiring, ground.clock, rounds)
     every(
         list(zip(heard, kept, strict=True)),
         *(((status, "nothing", "nothing"), WROTE) for status in ("completed", "running")),

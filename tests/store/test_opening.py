@@ -9,8 +9,12 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from uuid_utils.compat import uuid7
 
-from byline.errors import ConfigurationError, SchemaMismatch, StoreError, StoreUnavailable
+from byline.actors import AiActorContext
+from byline.errors import ConfigurationError, KeyMissing, SchemaMismatch, StoreError, StoreUnavailable
+from byline.models.messages import UserMessage
+from byline.store.protocol import NewRun
 from byline.store.sql import SqlStore
 from byline.testing.conformance import FakeClock
 from byline.testing.conformance.stage import LEASE, Stage
@@ -162,3 +166,22 @@ def test_eight_processes_open_a_fresh_file_at_once(tmp_path: Path) -> None:
 def test_a_question_mark_in_the_path_is_refused_rather_than_opened_as_another_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="takes no options"):
         SqlStore(f"sqlite:///{tmp_path}/what?x=1/byline.db")
+
+
+def test_a_lost_key_file_is_missed_at_opening_while_something_waits(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path}/byline.db")
+    store.open()
+    new = NewRun(run_id=uuid7(), agent="editor", actor=AiActorContext.user("7"), messages=(UserMessage("Go."),))
+    store.create(new, lease=None)
+    store.close()
+    key_file = tmp_path / "byline.db.key"
+    kept = key_file.read_bytes()
+    key_file.unlink()
+    with pytest.raises(KeyMissing, match=r"byline\.db\.key"):
+        store.open()
+    assert not key_file.exists()
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(kept)
+    store.open()
+    assert store.get(new.run_id).problem is None
+    store.close()

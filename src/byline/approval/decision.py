@@ -63,7 +63,7 @@ class Decision:
     """Verdicts on a waiting turn, bound by its digest to what was read.
 
     Built by `approve`, `deny`, `change` and `per_call`. A decision carries no call and no
-    arguments to run: what runs is what was stored (vercel/ai PR#15947).
+    arguments to run: what runs is what was stored.
 
     Attributes:
         digest: `pending.digest` of the turn that was read.

@@ -32,6 +32,10 @@ class Gate:
     """
 
     def __init__(self, authority: Authority | None) -> None:
+        if isinstance(authority, type):
+            raise ConfigurationError(
+                f"authority is the class {authority.__name__}: give an object, {authority.__name__}()"
+            )
         for method in ("load", "may_run"):
             if authority is not None and not callable(getattr(authority, method, None)):
                 raise ConfigurationError(f"a {type(authority).__name__} is no authority: it has no {method}()")
@@ -57,13 +61,20 @@ class Gate:
         Raises:
             NotAllowed: the authority does not know them, or they lack every one of the needed grants.
         """
+        if self._authority is None:
+            raise NotAllowed("this runtime has no authority that could let anybody decide; nothing was executed")
         known = await self.load(actor.id)
         if known is None:
-            raise NotAllowed("the authority does not know this actor, or they are disabled; nothing was executed")
-        known = known.restricted_to(actor)
-        if needed and known.grants.isdisjoint(needed):
-            raise NotAllowed(f"this needs the grant {' or '.join(needed)}; nothing was executed")
-        return known
+            why = "the authority does not know this actor, they are disabled, or it failed (then the log says how)"
+            raise NotAllowed(f"{why}; nothing was executed")
+        for who, grants in (
+            ("the actor handed in", actor.grants),
+            ("the actor that the authority loads", known.grants),
+        ):
+            if needed and grants.isdisjoint(needed):
+                grant = " or ".join(needed)
+                raise NotAllowed(f"{who} lacks the grant {grant}; both must hold it. Nothing was executed")
+        return known.restricted_to(actor)
 
     async def check_release(
         self,

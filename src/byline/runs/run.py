@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
@@ -28,7 +27,7 @@ class Pending:
     """
 
     turn: PendingTurn
-    decided: Mapping[UUID, CallVerdict] = field(default_factory=lambda: MappingProxyType({}))
+    decided: Mapping[UUID, CallVerdict] = field(default_factory=dict[UUID, CallVerdict])
 
     @property
     def digest(self) -> str:
@@ -97,7 +96,7 @@ class Run:
         actor: who it acts for.
         created_at, updated_at: by the store's clock, in UTC.
         cancel_requested: whether it is to be cancelled as soon as that is possible.
-        pending: the turn that waits, with AWAITING_APPROVAL only.
+        pending: the turn that waits, with AWAITING_APPROVAL only; None if `problem` says that it cannot be read.
         uncertain: the write nobody knows the outcome of, with UNCERTAIN only.
         output: the model's closing words, with COMPLETED only.
         problem: why this process cannot execute or read it (a missing agent, tool or key), or None.

@@ -1,11 +1,14 @@
 """What an agent is: a name, a model, its tools, and the gate's facts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from byline.errors import ConfigurationError
 from byline.models.protocol import ChatModel
 from byline.tools.protocol import Tool
+
+T = TypeVar("T")
 
 MAX_NAME = 64
 """Longest name of an agent, in characters."""
@@ -49,7 +52,18 @@ class Agent:
             raise ConfigurationError(f"agent {self.name}: instructions are a text")
         if self.approval_ttl is not None:
             seconds(f"agent {self.name}: approval_ttl", self.approval_ttl)
-        object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "tools", listed(f"agent {self.name}: tools", self.tools))
+
+
+def listed(name: str, values: Iterable[T]) -> tuple[T, ...]:
+    """Read several of something.
+
+    Raises:
+        ConfigurationError: it is one of them, or a text.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{name} is a list, not a {type(values).__name__}")
+    return tuple(values)
 
 
 def seconds(name: str, value: object) -> float:

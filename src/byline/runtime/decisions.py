@@ -130,7 +130,9 @@ class DecisionDesk:
             raise NotDecidable(f"this run does not wait for an approval: it is {run.status}")
         if run.turn is None:
             raise KeyMissing(run.problem)
-        if not isinstance(digest, str) or digest != run.turn.digest:
+        if not isinstance(digest, str) or len(digest) != len(run.turn.digest):
+            raise StaleDecision("this is no digest: a decision carries run.pending.digest of the turn that was read")
+        if digest != run.turn.digest:
             raise StaleDecision
         return run.turn
 

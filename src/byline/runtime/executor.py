@@ -17,7 +17,7 @@ from byline.approval.decision import ReconcileVerdict
 from byline.approval.fence import FenceVerdict
 from byline.approval.gate import Gate
 from byline.driving import LoopRun
-from byline.errors import NotDecidable
+from byline.errors import BylineError, NotDecidable, StoreUnavailable
 from byline.hosted import goes_on, where_raised
 from byline.loop import ToolLoop
 from byline.runs.status import RunStatus
@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 BATCH = 100
 """How many runs one look for stale or expired ones takes up."""
+ROUNDS = 8
+"""How many rounds of recovery may be under way at once: each is held up by the run that it executes."""
 VERIFY_TIMEOUT = 30.0
 """Seconds a tool's `verify` may take."""
 
@@ -88,28 +90,54 @@ class Executor:
         expired = await self.here.threads(self.store.expire, BATCH, ttls=ttls)
         executed: list[UUID] = []
         skipped: dict[UUID, str] = {}
-        for run_id in await self.here.threads(self.store.claimable, BATCH):
-            if self.here.closing.is_set():
+        seen: set[UUID] = set()
+        while len(executed) < BATCH:
+            # What has to be skipped is found again, before all that has waited for a shorter time: so look past it.
+            listed = await self.here.threads(self.store.claimable, BATCH + len(seen))
+            found = [run_id for run_id in listed if run_id not in seen]
+            if not found:
                 break
-            why = problem(await self.here.threads(self.store.get, run_id), self.agents)
-            if why is not None:
-                skipped[run_id] = why
-            else:
-                await self.go_on(run_id)
-                executed.append(run_id)
+            seen.update(found)
+            for run_id in found:
+                if self.here.closing.is_set():
+                    return Recovery(tuple(executed), tuple(expired), MappingProxyType(skipped))
+                why = await self._take_up(run_id)
+                if why is None:
+                    executed.append(run_id)
+                else:
+                    skipped[run_id] = why
         return Recovery(tuple(executed), tuple(expired), MappingProxyType(skipped))
 
+    async def _take_up(self, run_id: UUID) -> str | None:
+        """Go on with a run, or say why that is not possible: one that is broken must not hold up the others."""
+        try:
+            why = problem(await self.here.threads(self.store.get, run_id), self.agents)
+            if why is None:
+                await self.go_on(run_id)
+        except StoreUnavailable:
+            raise  # then it is no run's fault
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's
+            _log.exception("Run %s could not be taken up", run_id, extra={"action": "not_taken_up"})
+            return str(error) if isinstance(error, BylineError) else f"it failed with {type(error).__name__}"
+        return why
+
     async def recover_on(self, pause: float) -> None:
-        """Recover again and again, until the runtime closes."""
+        """Recover again and again, until the runtime closes. A round that takes long keeps no other from beginning."""
+        rounds: set[asyncio.Task[None]] = set()
         while not self.here.closing.is_set():
-            try:
-                await self.recover()
-            except Exception:  # noqa: BLE001 - what one round could not do stays in the store for the next
-                _log.exception("A round of recovery failed", extra={"action": "recovery_failed"})
+            rounds = {under_way for under_way in rounds if not under_way.done()}
+            if len(rounds) < ROUNDS:
+                rounds.add(self.here.spawn(self._recover_once()))
             try:
                 await asyncio.wait_for(self.here.closing.wait(), pause)
             except TimeoutError:
                 continue
+
+    async def _recover_once(self) -> None:
+        try:
+            await self.recover()
+        except Exception:  # noqa: BLE001 - what one round could not do stays in the store for the next
+            _log.exception("A round of recovery failed", extra={"action": "recovery_failed"})
 
     async def verify(self, stored: StoredRun) -> Verification:
         """Ask the tool whether the fenced call landed; if so, that fact settles it."""
@@ -165,7 +193,12 @@ class Executor:
                 return
             asked_at = time.monotonic()
             claimed = await self.here.threads(self.store.claim, run_id, lease=self.lease, takeovers=self.max_takeovers)
-            if claimed is None or not await self._execute(claimed, asked_at):
+            if claimed is not None:
+                settled = await self._execute(claimed, asked_at)
+            else:  # if it was given up on, its fence may stand for a call that nobody was asked about
+                unasked = stored.status is RunStatus.RUNNING and stored.fence_verdict is None
+                settled = unasked and stored.fence is not None and await self._is_settled(run_id)
+            if not settled:
                 return
 
     async def _execute(self, claimed: Claimed, asked_at: float) -> bool:
@@ -183,8 +216,10 @@ class Executor:
         segment = Segment(claimed, asked_at, self.agents[name], self.loops[name], place)
         with self.here.executing(segment, run_id):
             fence = await segment.run()
-        if fence is None:
-            return False
+        return fence is not None and await self._is_settled(run_id)
+
+    async def _is_settled(self, run_id: UUID) -> bool:
+        """Whether a fact settles the call that has just become uncertain: its tool's verify, or an earlier report."""
         stored = await self.here.threads(self.store.get, run_id)
         if stored.status is RunStatus.QUEUED and stored.fence_verdict is not None:
             return True  # whoever had lost its claim had reported before

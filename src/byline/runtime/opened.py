@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Coroutine, Generator
 from typing import TypeVar
 from uuid import UUID
@@ -21,6 +22,7 @@ class Opened:
 
     def __init__(self, threads: StoreThreads, heartbeat: Heartbeat) -> None:
         self.event_loop = asyncio.get_running_loop()
+        self.process = os.getpid()
         self.threads = threads
         self.heartbeat = heartbeat
         self.closing = asyncio.Event()

@@ -1,8 +1,8 @@
 """The runtime: what an application builds, opens, and talks to."""
 
 import asyncio
-import logging
 import math
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -32,7 +32,7 @@ from byline.records import RecordReference
 from byline.runs.run import Run, parse_run_id
 from byline.runs.status import RunStatus
 from byline.runs.steps import Step, WriteFact
-from byline.runtime.agent import Agent, seconds
+from byline.runtime.agent import Agent, listed, seconds
 from byline.runtime.decisions import DecisionDesk
 from byline.runtime.executor import Executor, Recovery
 from byline.runtime.heartbeat import Heartbeat
@@ -46,8 +46,6 @@ from byline.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from byline.runtime.sync import SyncRuntime
     from byline.store.sealing import KeyRing
-
-_log = logging.getLogger(__name__)
 
 MAX_PROMPT = 1_000_000
 """Longest prompt, in characters."""
@@ -103,7 +101,7 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         recover: bool = False,
         keys: "KeyRing | None" = None,
     ) -> None:
-        self._agents = MappingProxyType(_by_name(agents))
+        self._agents = MappingProxyType(_by_name(listed("agents", agents)))
         self._toolboxes = MappingProxyType({name: Toolbox(agent.tools) for name, agent in self._agents.items()})
         gated = [tool.spec.name for box in self._toolboxes.values() for tool in box if needs_approval(tool.spec)]
         if gated and authority is None:
@@ -114,12 +112,13 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         third = self._lease / 3
         if self._beat > third and not math.isclose(self._beat, third):  # 0.6 / 3 is less than 0.2
             raise ConfigurationError("beat is at most a third of the lease: a late heartbeat must not lose the run")
-        told = tuple(listeners)
+        told = listed("listeners", listeners)
         if told and dispatcher is not None:
             raise ConfigurationError("give listeners or a dispatcher of your own, not both")
         if type(max_takeovers) is not int or max_takeovers < 0:
             raise ConfigurationError("max_takeovers is a whole number, 0 or more")
         budget = seconds("listener_timeout", listener_timeout)
+        telling: EventDispatcher | None
         if dispatcher is None:
             telling = ListenerDispatcher(told, timeout=budget) if told else None
         else:
@@ -378,6 +377,7 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
     ) -> Sequence[Run]:
         """List runs, newest first; `after` is the last run of the page before."""
         start = None if after is None else parse_run_id(after)
+        status = None if status is None else _status(status)
         stored = await self._open().threads(
             self._store.list_runs, status=status, agent=agent, after=start, limit=_page(limit)
         )
@@ -399,12 +399,16 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
 
         A reader that keeps the last fact's `cursor` and asks on from there never misses one.
         """
+        if since is not None and not isinstance(since, datetime):
+            raise InvalidIdentifier("since is a datetime with a time zone")
         return await self._open().threads(
             self._store.writes, after=after, table=table, record=None, since=since, limit=_page(limit)
         )
 
     async def writes_of(self, record: RecordReference, *, limit: int = 1_000) -> Sequence[WriteFact]:
         """Which runs wrote this record, oldest first."""
+        if not isinstance(record, RecordReference):
+            raise InvalidIdentifier("a record is a RecordReference, such as RecordReference.parse('pages:42')")
         return await self._open().threads(
             self._store.writes, after=None, table=None, record=record, since=None, limit=_page(limit)
         )
@@ -419,9 +423,22 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         """Settle expired approvals, and take up the runs that nobody executes: queued ones, and a dead process's."""
         return await self._executor().recover()
 
+    def check_process(self) -> None:
+        """Refuse to go on in a child of the process that opened this runtime: a fork copies no thread.
+
+        Raises:
+            RuntimeClosed: it was opened before a fork, and what to do.
+        """
+        if self._opened is not None and self._opened.process != os.getpid():
+            raise RuntimeClosed(
+                "this runtime was opened before a fork: build and open one in each process, for example in "
+                "gunicorn's post_fork or Celery's worker_process_init"
+            )
+
     def _open(self) -> Opened:
         if self._opened is None:
             raise RuntimeClosed
+        self.check_process()
         if self._opened.event_loop is not asyncio.get_running_loop():
             raise RuntimeClosed("this runtime is open on another event loop: from other threads use runtime.sync")
         return self._opened
@@ -469,6 +486,13 @@ def _open_store(store: str | RunStore, keys: "KeyRing | None") -> RunStore:
     from byline.store.sql import SqlStore  # a host with a store of its own needs no SQLAlchemy
 
     return SqlStore(store, keys=keys)
+
+
+def _status(value: object) -> RunStatus:
+    try:
+        return RunStatus(str(value))
+    except ValueError:
+        raise InvalidIdentifier(f"a status is one of {', '.join(RunStatus)}") from None
 
 
 def _prompt(prompt: object) -> str:

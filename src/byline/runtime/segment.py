@@ -37,6 +37,7 @@ from byline.driving import (
     Suspended,
 )
 from byline.errors import CancelRequested, ClaimLost, StoreUnavailable
+from byline.hosted import where_raised
 from byline.loop import ToolLoop
 from byline.models.transcript import unanswered
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
@@ -221,6 +222,8 @@ class Segment:
                 await self._settle(RunStatus.COMPLETED, reason, message.answer.text, model_step(message, seconds))
                 return True
             case ModelFailed(error):
+                extra = {"action": "model_failed", "run_id": str(self._run.run_id)}
+                _log.error("The model of run %s failed: %s", self._run.run_id, where_raised(error), extra=extra)
                 failed = NewStep(
                     StepKind.MODEL,
                     payload={"failed": type(error).__name__},

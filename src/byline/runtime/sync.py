@@ -45,7 +45,15 @@ class SyncRuntime:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Open the runtime on an event loop of its own."""
+        """Open the runtime on an event loop of its own.
+
+        Raises:
+            RuntimeClosed: the caller is on an event loop, which this would block; or it was opened before a fork.
+            StoreError, SchemaMismatch, KeyMissing: as `AgentRuntime` when it opens.
+        """
+        if _running_loop() is not None:
+            raise RuntimeClosed("runtime.sync would block this event loop: open it with `async with runtime:`")
+        self._runtime.check_process()
         with self._lock:
             if self._entered == 0:
                 started = threading.Event()
@@ -81,14 +89,11 @@ class SyncRuntime:
             self._thread.join()
 
     def _call(self, ask: Callable[[], Coroutine[object, object, T]]) -> T:
+        self._runtime.check_process()
         there = self._own or self._runtime.event_loop
         if there is None:
             raise RuntimeClosed
-        try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        if here is there:
+        if _running_loop() is there:
             raise RuntimeClosed("runtime.sync would block the event loop it runs on: await the runtime's own methods")
         asking = ask()
         try:
@@ -198,6 +203,13 @@ class SyncRuntime:
     def recover(self) -> Recovery:
         """Mirror `AgentRuntime.recover`."""
         return self._call(lambda: self._runtime.recover())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _serve(own: asyncio.AbstractEventLoop, started: threading.Event) -> None:

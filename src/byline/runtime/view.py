@@ -16,7 +16,7 @@ def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = N
     """Show a run. What hides a part of it, or would keep this process from executing it, is named in `problem`."""
     pending = uncertain = None
     if stored.status is RunStatus.AWAITING_APPROVAL and stored.turn is not None:
-        pending = Pending(_expiring(stored, stored.turn, agents.get(stored.agent)), stored.decided)
+        pending = Pending(_expiring(stored, stored.turn, agents.get(stored.agent)), dict(stored.decided))
     if stored.status is RunStatus.UNCERTAIN and stored.fence is not None:
         reason = stored.reason if isinstance(stored.reason, UncertaintyReason) else UncertaintyReason.INTERRUPTED
         call = None if stored.turn is None else stored.turn.call(stored.fence.call_id)

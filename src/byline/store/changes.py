@@ -71,6 +71,7 @@ _SET_FENCE = Guarded.of(
 )
 _SUSPEND = Guarded.of(
     moving(RunStatus.RUNNING, RunStatus.AWAITING_APPROVAL).values(
+        takeovers=0,
         suspension=bindparam("number"),
         turn=bindparam("sealed"),
         turn_digest=bindparam("digest"),

@@ -37,7 +37,8 @@ class Database:
         except (ArgumentError, NoSuchModuleError, ImportError):
             # Neither chained nor printed: the URL may hold a password.
             raise ConfigurationError(
-                "the store is named by a database URL such as sqlite:///byline.db, for a driver that is installed"
+                "the store is named by a database URL such as sqlite:///byline.db (three slashes before the path), for "
+                "a driver that is installed"
             ) from None
         self.name = self.url.render_as_string(hide_password=True)
         if clock is not None:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -90,12 +89,12 @@ class EndingWrites(SqlPart):
 
         self._database.write(work, stands)
 
-    def expire(self, limit: int, *, ttls: Mapping[str, float] = MappingProxyType({})) -> Sequence[UUID]:
+    def expire(self, limit: int, *, ttls: Mapping[str, float] | None = None) -> Sequence[UUID]:
         """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`)."""
 
         def work(connection: Connection) -> list[UUID]:
             expired = list(connection.scalars(_EXPIRED, {"at_most": limit}))
-            for agent, ttl in ttls.items():
+            for agent, ttl in (ttls or {}).items():
                 of_agent = {"of": agent, "ttl": milliseconds(ttl), "at_most": limit}
                 found = connection.scalars(_EXPIRED_OF_AGENT, of_agent)
                 expired = list(dict.fromkeys([*expired, *found]))[:limit]

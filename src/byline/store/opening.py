@@ -7,7 +7,7 @@ from sqlalchemy import Connection, String, column, inspect, select, table
 
 from byline.errors import SchemaMismatch, StoreError
 from byline.store.database import Database
-from byline.store.tables import REVISION, REVISION_TABLE, metadata
+from byline.store.tables import REVISION, REVISION_TABLE, message, metadata
 
 _REVISION = select(column("version_num", String)).select_from(table(REVISION_TABLE))
 
@@ -37,6 +37,11 @@ def revision_of(connection: Connection) -> str | None:
     if not inspect(connection).has_table(REVISION_TABLE):
         return None
     return connection.execute(_REVISION).scalar()
+
+
+def holds_sealed(connection: Connection) -> bool:
+    """Whether something waits in the database that only its key can open."""
+    return connection.execute(select(message.c.seq).limit(1)).first() is not None
 
 
 def upgrade(connection: Connection) -> None:

@@ -108,7 +108,10 @@ class SetFence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """RUNNING to AWAITING_APPROVAL. Refused once a cancel was requested. `ttl` is the approval's, in seconds."""
+    """RUNNING to AWAITING_APPROVAL. Refused once a cancel was requested. Resets the take-over count.
+
+    `ttl` is the approval's, in seconds.
+    """
 
     turn: PendingTurn
     ttl: float | None = None
@@ -345,6 +348,8 @@ class RunStore(Protocol):
     def reconcile(self, settlement: Settlement) -> None:
         """Store a verdict on the uncertain call; the run becomes QUEUED and keeps its fence until the result is stored.
 
+        Resets the take-over count.
+
         Raises:
             RunFinished: the run is not uncertain and never was on this call.
             AlreadyDecided: somebody, or a fact, was first.
@@ -371,7 +376,7 @@ class RunStore(Protocol):
         """
         ...
 
-    def expire(self, limit: int, *, ttls: Mapping[str, float] = MappingProxyType({})) -> Sequence[UUID]:
+    def expire(self, limit: int, *, ttls: Mapping[str, float] | None = None) -> Sequence[UUID]:
         """Settle waiting runs whose approval has expired as FAILED (`APPROVAL_EXPIRED`).
 
         Args:

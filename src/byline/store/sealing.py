@@ -123,14 +123,14 @@ class Sealer:
             KeyMissing: its key is not here.
             SealBroken: it was changed, stands elsewhere than where it was sealed, or its key is another of that id.
         """
-        where = f"{column} of a {table} of run {run_id}"
+        where = f"the {column} of run {run_id}" if table == "run" else f"the {column} of a {table} of run {run_id}"
         key_id = key_id_of(sealed)
         if key_id is None:
-            raise SealBroken(f"the {where} is no sealed value")
+            raise SealBroken(f"{where} is no sealed value")
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise KeyMissing(
-                f"the {where} is sealed with the key {key_id!r}, which is not here: "
+                f"{where} is sealed with the key {key_id!r}, which is not here: "
                 f"restore the key file, or add the key to {ENVIRONMENT_VARIABLE}"
             )
         header = _header(key_id)
@@ -139,7 +139,7 @@ class Sealer:
             return cipher.decrypt(nonce, ciphertext, _place(header, table, column, run_id, owner))
         except (InvalidTag, ValueError):
             raise SealBroken(
-                f"the {where} does not open with the key {key_id!r}: it was changed or moved, or this key is another"
+                f"{where} does not open with the key {key_id!r}: it was changed or moved, or this key is another"
             ) from None
 
 

@@ -9,7 +9,7 @@ from byline.errors import KeyMissing
 from byline.store.database import Database
 from byline.store.endings import EndingWrites
 from byline.store.keyfile import key_file_of, load_or_make
-from byline.store.opening import prepare
+from byline.store.opening import holds_sealed, prepare
 from byline.store.reads import Reads
 from byline.store.sealing import ENVIRONMENT_VARIABLE, KeyRing, Sealer
 from byline.store.segments import SegmentWrites
@@ -76,5 +76,11 @@ class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Reads):
         if self._database.in_memory:
             return KeyRing.generate()
         if self._database.path is not None:
-            return load_or_make(key_file_of(self._database.path))
+            key_file = key_file_of(self._database.path)
+            if not key_file.exists() and self._database.read(holds_sealed):
+                raise KeyMissing(
+                    f"{self._database.name} holds sealed content, and its key file {key_file} is not there: "
+                    f"restore it, or set {ENVIRONMENT_VARIABLE}"
+                )
+            return load_or_make(key_file)
         raise KeyMissing(f"a store on a server takes its keys from {ENVIRONMENT_VARIABLE}: set it to id:base64")

@@ -18,7 +18,7 @@ _ADD_RECONCILIATION = insert(decision).values(at=now())
 _RECONCILE = (
     moving(RunStatus.UNCERTAIN, RunStatus.QUEUED)
     .where(run.c.fence_call == bindparam("the_call"), run.c.fence_attempt == bindparam("the_attempt"))
-    .values(fence_verdict=bindparam("verdict"))
+    .values(fence_verdict=bindparam("verdict"), takeovers=0)  # what was said is progress
 )
 _EARLIER_REPORT = (
     select(late_report)

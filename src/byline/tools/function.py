@@ -230,7 +230,10 @@ def tool(
     description: str | None = None,
     approval: bool = False,
 ) -> object:
-    """Make a tool of a function, sync or async, whose first parameter is `context: ToolContext`.
+    """Make a tool of a function, sync or async, whose first parameter is the context, a `ToolContext`.
+
+    The tool has two decorators of its own: `@that_tool.preview` registers what an approver is shown, and
+    `@that_tool.verify` how the host looks whether a call landed; both take the tool's parameters.
 
     Its other parameters, their annotations and the docstring's `Args:` section give the schema that the model
     sees and that its arguments must fit. What they are normalised to is what an approver reads and what runs.

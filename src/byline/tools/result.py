@@ -81,7 +81,7 @@ class ToolResult:
 
         Raises:
             ToolContractBroken: a value is not what `plain_json` takes; the message names its path and never
-                prints it (openai-agents-python PR#4346).
+                prints it.
         """
         try:
             kept = plain_json(artifacts, "artifacts")

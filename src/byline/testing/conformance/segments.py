@@ -9,6 +9,7 @@ import pytest
 from uuid_utils.compat import uuid7
 
 from byline.actors import AiActorContext, Grant
+from byline.approval.decision import ReconcileVerdict
 from byline.approval.fence import Fence
 from byline.errors import (
     CancelRequested,
@@ -49,6 +50,7 @@ from byline.testing.conformance.stage import (
     Stage,
     StoreCase,
     ruling,
+    settlement,
     suspend,
     written,
 )
@@ -181,6 +183,22 @@ class ClaimConformance(StoreCase):
             stage.clock.pass_by(LEASE)
             segment = stage.claimed(segment.run_id)
             segment.advance(Progress(steps=(NewStep(StepKind.MODEL),)))
+        assert stage.store.get(segment.run_id).takeovers == 0
+
+    def test_a_stored_turn_restores_the_takeovers(self, stage: Stage) -> None:
+        segment = stage.started()
+        stage.clock.pass_by(LEASE)
+        segment = stage.claimed(segment.run_id)
+        suspend(segment)
+        assert stage.store.get(segment.run_id).takeovers == 0
+
+    def test_a_verdict_restores_the_takeovers(self, stage: Stage) -> None:
+        segment, fence = stage.fenced(ToolEffect.IDEMPOTENT_WRITE)
+        stage.clock.pass_by(LEASE)
+        stage.claimed(segment.run_id)
+        stage.clock.pass_by(LEASE)
+        assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=1) is None
+        stage.store.reconcile(settlement(segment.run_id, fence, ReconcileVerdict.LANDED))
         assert stage.store.get(segment.run_id).takeovers == 0
 
     @pytest.mark.parametrize(
