@@ -18,11 +18,12 @@ endif
 
 # The type checkers want folders that exist.
 CHECKED := $(wildcard src tests examples scripts benchmarks)
+CHECKS := check-format check-lint check-mypy check-basedpyright check-imports check-surface check-text
 # Two processes by default; `make test WORKERS=0` runs in one, as does a debugger's --pdb.
 WORKERS ?= $(if $(findstring --pdb,$(ARGS)),0,2)
 UV ?= uv
 
-.PHONY: help interpreter install test check format signatures mutants demo lock changelog-draft clean
+.PHONY: help interpreter same-python install test check $(CHECKS) format signatures mutants demo lock changelog-draft clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -42,8 +43,21 @@ $(BIN)/python:
 	@$(MAKE) interpreter PYTHON='$(PYTHON)'
 	$(PYTHON) -m venv $(VENV)
 
+# A Python that was named is the one that is used, or make says why not.
+same-python: | $(BIN)/python
+ifneq ($(and $(PYTHON),$(filter command environment,$(origin PYTHON))),)
+	@version='import sys; print(sys.version.split()[0], "of", sys.base_prefix)'; \
+	named=$$($(PYTHON) -c "$$version") || exit; used=$$($(BIN)/python -c "$$version"); \
+	if [ "$$named" != "$$used" ]; then \
+		echo "$(VENV) was made with Python $$used, and PYTHON=$(PYTHON) is $$named." >&2; \
+		echo "For that one, make it anew: make clean install PYTHON=$(PYTHON)" >&2; \
+		exit 1; \
+	fi
+endif
+
 # Installed over what is there, so that a change of the lock pulls nothing from under a running test; `make clean` starts anew.
-$(STAMP): $(LOCK) pyproject.toml | $(BIN)/python
+$(STAMP): $(LOCK) pyproject.toml | same-python
+	@echo 'Installing into $(VENV), about a minute …'
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
@@ -52,13 +66,15 @@ test: $(STAMP) ## Run the tests; ARGS="tests/test_loop.py -k deny"
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, architecture, public surface, forbidden text
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy $(CHECKED)
-	$(BIN)/basedpyright --pythonpath $(BIN)/python $(CHECKED)
-	$(BIN)/lint-imports
-	$(BIN)/python scripts/signatures.py --check
-	$(BIN)/python scripts/forbidden_text.py
+	@$(MAKE) --keep-going $(CHECKS)
+
+check-format: ; $(BIN)/ruff format --check .
+check-lint: ; $(BIN)/ruff check .
+check-mypy: ; $(BIN)/mypy $(CHECKED)
+check-basedpyright: ; $(BIN)/basedpyright --pythonpath $(BIN)/python $(CHECKED)
+check-imports: ; $(BIN)/lint-imports
+check-surface: ; $(BIN)/python scripts/signatures.py --check
+check-text: ; $(BIN)/python scripts/forbidden_text.py
 
 format: $(STAMP) ## Format, and mend what ruff can mend
 	$(BIN)/ruff check --fix-only .

@@ -30,7 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     crash: bool = options.crash
     kept: Path | None = options.dir
     if not yes and not sys.stdin.isatty():
-        parser.error("this asks before each write, and there is no terminal to answer on; --yes approves everything")
+        unasked = '"--crash --yes"' if crash else "--yes"
+        parser.error(
+            "this asks before each write, and there is no terminal to answer on;"
+            f" make demo ARGS={unasked} asks no one, and approves everything"
+        )
     if crash and sys.platform == "win32":
         parser.error("--crash sends SIGKILL, which Windows does not have")
     if kept is not None and kept.exists() and (not kept.is_dir() or any(kept.iterdir())):

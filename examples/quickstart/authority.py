@@ -5,7 +5,7 @@ from examples.quickstart.site import Site
 
 
 class SiteAuthority:
-    """Asked when somebody decides, and again before each call runs: a right that is gone by then counts as gone."""
+    """Asked when somebody decides, and again before a released call runs: a right that is gone by then is gone."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

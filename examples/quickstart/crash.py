@@ -40,7 +40,7 @@ def tell_with_crash(site: Site, folder: Path, terminal: Terminal) -> int:
         died = subprocess.run(command, check=False).returncode  # noqa: S603 - this very program
     if died != -signal.SIGKILL:
         return died  # the draft was denied, so that nothing crashed; or somebody stopped it
-    terminal.heading("The process was killed (SIGKILL), inside add_content_element, behind the site's commit")
+    terminal.heading("Killed (SIGKILL) inside add_content_element, behind the site's commit")
     terminal.say("No result was stored, nothing was announced. A new process starts.")
     runtime = open_runtime(site, folder)
     with runtime.sync:
@@ -76,15 +76,19 @@ def settle(runtime: AgentRuntime, site: Site, run: Run, terminal: Terminal) -> R
         terminal.say(f"There is a draft on page {PAGE}: {element.id}, “{element.heading}”, with the agent's words.")
     if not same:
         terminal.say(f"There is no such draft on page {PAGE}.")
-    question = "Did it land? y = yes, that is it, " if same else "It did not land. "
-    answer = terminal.ask(f"{question}n = no, leave it, r = no, run it again:", "ynr" if same else "nr")
+    choices = {"n": "no, it did not (and leave it so)", "r": "no, it did not (and run it again)"}
+    answer = terminal.ask("Did it land?", {"y": "yes, that is it", **choices} if same else choices)
     verdict = {"n": Reconciliation.leave_it(uncertain.digest), "r": Reconciliation.run_again(uncertain.digest)}
     if same:
         record = RecordReference("content_elements", same[-1].id)
         verdict["y"] = Reconciliation.landed(uncertain.digest, record, WriteKind.CREATED)
     run = runtime.sync.reconcile(run.run_id, verdict[answer], actor=THE_APPROVER)
     announced = [fact for fact in runtime.sync.writes(table="content_elements") if fact.correlation_id == run.run_id]
-    terminal.say(f"Drafts with these words on the site: {len(_drafts(site, wanted))}. Announced: {len(announced)}.")
+    drafts = _drafts(site, wanted)
+    terminal.say(f"Drafts with these words on the site: {len(drafts)}. Announced: {len(announced)}.")
+    for draft in drafts:
+        if site.mark(f"content_elements:{draft.id}") is None:
+            terminal.say(f"Draft {draft.id} stands unmarked: by what you said, it is not the agent's.")
     return run
 
 

@@ -1,6 +1,7 @@
 """The story: somebody asks, the agent wants to write, a person decides, the write lands and is announced."""
 
 import html
+from datetime import UTC
 from pathlib import Path
 
 from byline import (
@@ -73,7 +74,7 @@ def decide(runtime: AgentRuntime, run: Run, terminal: Terminal) -> Run:
 
 def _asked(digest: str, call: PendingCall, terminal: Terminal) -> Decision:
     name = _MAY_BE_CHANGED[call.tool]
-    answer = terminal.ask(f"Write it? y = yes, n = no, e = change the {name}:", "yne")
+    answer = terminal.ask("Write it?", {"y": "yes", "n": "no", "e": f"change the {name}"})
     if answer == "n":
         return Decision.deny(digest, terminal.ask_words("Why not? The agent reads it:"))
     if answer == "e":
@@ -94,9 +95,9 @@ def close(runtime: AgentRuntime, site: Site, run: Run, terminal: Terminal) -> No
         terminal.say(
             f"(Not public yet: draft {draft.id}, “{draft.heading}”. Its mark: {mark.words if mark else 'none'})"
         )
-    terminal.heading("The feed: which records did an AI write?")
+    terminal.heading("The feed: which records did an AI write? (times in UTC)")
     for fact in runtime.sync.writes():
-        terminal.say(f"{fact.at:%H:%M:%S}  {fact.record!s:<18}  {fact.kind}  {fact.correlation_id}")
+        terminal.say(f"{fact.at.astimezone(UTC):%H:%M:%S}  {fact.record!s:<18}  {fact.kind}  {fact.correlation_id}")
     if not runtime.sync.writes(limit=1):
         terminal.say("(none)")
 

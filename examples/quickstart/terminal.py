@@ -5,9 +5,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-_COLOURS = {"+": "32", "-": "31", "@": "36"}
+_BOLD, _DIM = "1", "2"
+_SIGNS = {"+": "32", "-": "31"}  # green, red
 _MAX_WIDTH = 100
 
 
@@ -21,11 +22,11 @@ class Terminal:
         self.colour = (
             sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
         )
-        self.width = min(shutil.get_terminal_size().columns, _MAX_WIDTH)
+        self.width = max(20, min(shutil.get_terminal_size().columns, _MAX_WIDTH))
 
     def heading(self, text: str) -> None:
         """Print what comes now."""
-        print(f"\n{self._in_colour('1', text)}", flush=True)
+        print("\n" + "\n".join(self._in_colour(_BOLD, line) for line in self._wrapped(text, "")), flush=True)
 
     def say(self, text: str, *, indent: str = "  ") -> None:
         """Print a text, wrapped."""
@@ -34,32 +35,53 @@ class Terminal:
 
     def diff(self, text: str) -> None:
         """Print a unified diff. A line that is too long goes on below, with the sign it began with."""
+        code: str | None
         for number, line in enumerate(_shown(text).splitlines()):
-            is_heading = number < 2 or line.startswith("@@")
-            sign, rest = ("", line) if is_heading else (line[:1], line[1:])
-            for part in self._wrapped(rest, f"  {sign}"):
-                print(self._in_colour(_COLOURS.get(line[:1]), part), flush=True)
+            if number < 2 or line.startswith("@@"):  # what is compared, and where in it: these lines have no sign
+                sign, rest, code = "", line, _DIM if line.startswith("@@") else _BOLD
+            else:
+                sign, rest, code = line[:1], line[1:], _SIGNS.get(line[:1])
+            for part in self._wrapped(rest, f"  {sign}", break_words=True):
+                print(self._in_colour(code, part), flush=True)
 
-    def ask(self, question: str, answers: str) -> str:
+    def ask(self, question: str, choices: Mapping[str, str]) -> str:
         """Ask for one of several letters; the first one is the answer of `--yes`."""
+        letters = list(choices)
+        prompt = self._prompt(question, [f"{letter} = {meaning}" for letter, meaning in choices.items()])
         if self.yes:
-            print(f"{question} {answers[0]} (--yes)", flush=True)
-            return answers[0]
+            print(f"{prompt} {letters[0]} (--yes)", flush=True)
+            return letters[0]
         while True:
-            answer = input(f"{question} ").strip().lower()[:1]
-            if answer and answer in answers:
+            answer = input(f"{prompt} ").strip().lower()[:1]
+            if answer in letters:
                 return answer
-            print(f"  Please answer {', '.join(answers[:-1])} or {answers[-1]}.", flush=True)
+            self.say(f"Please answer {', '.join(letters[:-1])} or {letters[-1]}.")
 
     def ask_words(self, question: str) -> str:
         """Ask for a line of text."""
-        return input(f"{question} ").strip()
+        *above, prompt = self._wrapped(question, "")
+        print(*(f"{line}\n" for line in above), sep="", end="", flush=True)
+        return input(f"{prompt} ").strip()
 
-    def _wrapped(self, line: str, indent: str) -> list[str]:
-        deeper = indent + " " * (len(line) - len(line.lstrip()))
-        return textwrap.wrap(line, max(self.width, 20), initial_indent=indent, subsequent_indent=deeper) or [
-            indent.rstrip()
-        ]
+    def _prompt(self, question: str, choices: list[str]) -> str:
+        """Write a question in one line, or with a line for each choice if that is too long."""
+        line = f"{question} {', '.join(choices)}:"
+        if len(line) + len(" y (--yes)") <= self.width:
+            return line
+        below = [part for choice in choices for part in self._wrapped(choice, "  ")]
+        return "\n".join([*self._wrapped(question, ""), *below, "Answer:"])
+
+    def _wrapped(self, line: str, indent: str, *, break_words: bool = False) -> list[str]:
+        """Wrap a line at its spaces. `break_words`: also in a word that is longer than the screen is wide."""
+        deeper = indent + " " * min(len(line) - len(line.lstrip()), self.width // 2)
+        return textwrap.wrap(
+            line,
+            self.width,
+            initial_indent=indent,
+            subsequent_indent=deeper,
+            break_long_words=break_words,
+            break_on_hyphens=False,
+        ) or [indent.rstrip()]
 
     def _in_colour(self, code: str | None, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.colour and code else text

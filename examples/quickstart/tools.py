@@ -1,12 +1,13 @@
 """What an agent may do on the site: read a page, set its description, add a draft to it.
 
-A tool that writes keeps five rules:
-- it asks what the person it acts for may do with this very record, and refuses with one sentence that does not tell
-  whether the record exists;
-- it shows beforehand what it would replace;
-- it commits before it returns, since what it returns is announced at once;
-- it returns what it read back, not what it was told to write;
-- it names its record, and whether it was created or updated.
+A tool that writes has five duties (docs/writing-tools.md):
+1. It checks `context.actor`, and refuses with one sentence that does not tell whether the record exists.
+2. It commits before it returns.
+3. It names the record it wrote, and whether that was created or updated.
+4. It raises `ToolError` if, and only if, it wrote nothing.
+5. It touches one record.
+
+Beyond its duties, each of these shows beforehand what it would replace, and returns what it read back.
 """
 
 import difflib

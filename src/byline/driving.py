@@ -18,7 +18,7 @@ from byline.models.messages import AssistantMessage, Message, ToolMessage
 from byline.runs.status import TerminationReason, UncertaintyReason
 from byline.tools.context import ToolContext
 from byline.tools.effect import ToolEffect
-from byline.tools.result import ToolResult, WriteTarget
+from byline.tools.result import MAX_TEXT_BYTES, ToolResult, WriteTarget, bounded_text
 from byline.tools.schema import canonical_json
 
 
@@ -67,7 +67,7 @@ class CallReport:
     def rejected(cls, call: RejectedCall) -> Self:
         """Report a call that nobody was asked about."""
         outcome = CallOutcome.INVALID if call.offered else CallOutcome.NOT_OFFERED
-        message = ToolMessage(call.id, call.tool, call.error, is_error=True)
+        message = ToolMessage(call.id, call.tool, bounded_text(call.error, MAX_TEXT_BYTES), is_error=True)
         return cls(call_id=call.id, tool=call.tool, effect=None, outcome=outcome, message=message)
 
     @classmethod
@@ -81,8 +81,9 @@ class CallReport:
         attempt: int = 0,
         seconds: float = 0.0,
     ) -> Self:
-        """Report a call in words."""
-        message = ToolMessage(call.id, call.tool, text, is_error=outcome not in _GOOD)
+        """Report a call in words. They are a tool's or a person's: bounded, so that any can be stored and read."""
+        words = bounded_text(text, MAX_TEXT_BYTES)
+        message = ToolMessage(call.id, call.tool, words, is_error=outcome not in _GOOD)
         return cls(
             call_id=call.id,
             tool=call.tool,
@@ -160,6 +161,9 @@ class Uncertain:
     reason: UncertaintyReason
     detail: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", bounded_text(self.detail, MAX_TEXT_BYTES))
+
 
 @dataclass(frozen=True, slots=True)
 class Lied:
@@ -233,7 +237,7 @@ class LoopRun:
         run_id: the persisted run, or None: then nothing is announced (P7).
         claim: the segment's claim.
         resources: handed to the tools.
-        second_approver: a gate's fact, stored with each turn.
+        second_approver, approval_ttl: the gate's facts, stored with each turn.
         guard: called directly before `execute`, with no await between; raises if the claim may be lost (P18).
         refusal: asked before each released call; returns what the model is told if it may not run (P15).
         came_late: told of a write whose call had been given up and that landed after all.
@@ -245,6 +249,7 @@ class LoopRun:
     claim: int = 0
     resources: object = None
     second_approver: bool = False
+    approval_ttl: float | None = None
     guard: Callable[[], None] = _always_young
     refusal: Callable[[PendingCall, str | None], Awaitable[str | None]] = _nothing_refused
     came_late: Callable[[Fence, WriteTarget], None] = _nobody_waits

@@ -2,7 +2,16 @@
 
 import asyncio
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from byline.tools.result import MAX_TEXT_BYTES, bounded_text
+
+T = TypeVar("T")
+
+PATIENCE = 0.5
+"""Seconds that cancelled code gets to end before it is left to itself."""
 
 
 def goes_on(error: BaseException) -> bool:
@@ -14,6 +23,58 @@ def goes_on(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt | GeneratorExit)
+
+
+async def within(seconds: float | None, asked: Awaitable[T]) -> T:
+    """Wait for the host's own code, or a model, for so long and no longer.
+
+    It runs in a task of its own: one that does not obey its cancellation is left to itself and holds up nobody, and a
+    SystemExit ends neither that task nor the event loop, but arrives here.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    task = asyncio.create_task(_kept(asked))
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            task.cancel()
+            await asyncio.wait({task}, timeout=PATIENCE)
+            raise TimeoutError(f"no answer within {seconds} s")
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    kept = task.result()
+    if isinstance(kept, _Raised):
+        raise kept.error
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    error: BaseException
+
+
+async def _kept(asked: Awaitable[T]) -> T | _Raised:
+    try:
+        return await asked
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+        return _Raised(error)
+
+
+def words_of(error: BaseException) -> str:
+    """What an error of the host's code or of a model says, as valid Unicode and bounded; whatever its `__str__` does.
+
+    It may hold content: it is for the model or for a sealed detail, and for no log (P23).
+    """
+    try:
+        return bounded_text(str.__str__(str(error)), MAX_TEXT_BYTES)
+    except BaseException as failure:
+        if goes_on(failure):
+            raise
+        return f"a {type(error).__name__}, which does not say what is wrong"
 
 
 def where_raised(error: BaseException) -> str:

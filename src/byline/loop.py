@@ -39,7 +39,7 @@ from byline.driving import (
     announced,
 )
 from byline.errors import ToolContractBroken, ToolError
-from byline.hosted import goes_on, where_raised
+from byline.hosted import goes_on, where_raised, within, words_of
 from byline.models.messages import (
     AssistantMessage,
     EmptyAnswer,
@@ -106,6 +106,7 @@ class ToolLoop:
         toolbox: what is offered.
         instructions: what the model is told first.
         max_rounds: how many answers may call tools; then the model closes without tools.
+        model_timeout: seconds that one answer may take, or None.
         dispatcher: who is told of writes; None tells nobody.
     """
 
@@ -116,12 +117,14 @@ class ToolLoop:
         *,
         instructions: str = "",
         max_rounds: int = 20,
+        model_timeout: float | None = None,
         dispatcher: EventDispatcher | None = None,
     ) -> None:
         self._model = model
         self._toolbox = toolbox
         self._instructions = instructions
         self._max_rounds = max_rounds
+        self._model_timeout = model_timeout
         self._dispatcher = None if dispatcher is None else contained(dispatcher)
 
     async def drive(self, conversation: Conversation, run: LoopRun) -> AsyncGenerator[LoopStep, None]:
@@ -172,7 +175,8 @@ class ToolLoop:
     async def _ask(self, messages: Sequence[Message], *, closing: bool) -> AssistantMessage:
         """Ask the model once, and mint the ids of its calls."""
         offered = () if closing else self._toolbox.offered()
-        answer = await self._model.answer(ModelRequest(self._instructions, tuple(messages), offered))
+        request = ModelRequest(self._instructions, tuple(messages), offered)
+        answer = await within(self._model_timeout, self._model.answer(request))
         if not isinstance(answer, ModelAnswer):
             raise EmptyAnswer(f"the model's adapter returned a {type(answer).__name__}, not a ModelAnswer")
         answer = storable(replace(answer, calls=()) if closing else answer)
@@ -187,6 +191,7 @@ class ToolLoop:
             suspension=suspension,
             agent=run.agent,
             second_approver=run.second_approver,
+            approval_ttl=run.approval_ttl,
             calls=await with_previews(prepared.calls, self._toolbox, contexts),
             rejected=prepared.rejected,
         )
@@ -271,13 +276,15 @@ class ToolLoop:
     ) -> CallReport | Tool:
         """Return the tool if the call may run, else the result it has without running."""
         approver_id: str | None = None
-        if call.needs_decision:
-            decided = conversation.verdicts[call.id]
+        decided = conversation.verdicts.get(call.id)
+        if decided is not None:
             if isinstance(decided.verdict, Deny):
                 why = f" They say: {decided.verdict.reason}" if decided.verdict.reason else ""
                 text = f"A person refused this call; it was not executed. Do not make it again unchanged.{why}"
                 return CallReport.of(call, CallOutcome.DENIED, text, by=decided.actor_id)
             approver_id = decided.actor_id
+        elif call.needs_decision:  # it waits before it comes here; this is the last guard behind that
+            return CallReport.of(call, CallOutcome.REFUSED, "Not executed: nobody has approved this call.")
         tool = self._toolbox.get(call.tool)
         if tool is None:
             return CallReport.of(call, CallOutcome.REFUSED, "Not executed: this tool is not offered any more.")
@@ -367,6 +374,8 @@ class ToolLoop:
         told: bool,
     ) -> tuple[UncertaintyReason, str] | None:
         """Say why a fenced write may not be run again, if so. `told`: a person said that it did not land."""
+        if not told and approver_id is None:
+            return UncertaintyReason.NOT_REPEATABLE, "nobody is known to have approved it"
         if not told and fence.effect is ToolEffect.NON_IDEMPOTENT_WRITE:
             return UncertaintyReason.INTERRUPTED, "the process ended in a write that must not be repeated"
         if tool is None:
@@ -463,13 +472,13 @@ class ToolLoop:
         if not attempt.started:  # the guard, not the tool
             raise error
         if isinstance(error, ToolError):
-            return _WroteNothing(str(error))
+            return _WroteNothing(words_of(error))
         if timed_out:
             return _Unknown(UncertaintyReason.TIMED_OUT, f"no answer within {limit} s")
         extra = {"action": "tool_failed", "tool": call.tool, "run_id": str(run.run_id), "call_id": str(call.id)}
         _log.error("%s failed: %s", call.tool, where_raised(error), extra=extra)
         # What is wrong with a result names its path, never its value; what else a tool raises may say anything.
-        broken = f": {error}" if isinstance(error, ToolContractBroken) else ""
+        broken = f": {words_of(error)}" if isinstance(error, ToolContractBroken) else ""
         return _Unknown(UncertaintyReason.RAISED, type(error).__name__ + broken)
 
     async def _kept(self, invoking: Awaitable[ToolResult]) -> ToolResult | _Raised:

@@ -88,15 +88,19 @@ class _Crew:
         return True
 
     def next_job(self) -> _Job | None:
-        """Wait for a job; None means that the thread may end."""
+        """Wait for a job that is not promised yet; None means that the thread may end."""
         self.idle.append(None)
+        return self.promised_job()
+
+    def promised_job(self) -> _Job | None:
+        """Wait for a job. Another thread may take it first: then this one stands in for that one's token."""
         with suppress(queue.Empty):
             return self.jobs.get(timeout=IDLE_SECONDS)
         return None if self.engage_idle() else self.jobs.get()  # no token is left: a job is promised
 
 
 def _work(crew: _Crew) -> None:
-    job: _Job | None = crew.jobs.get()
+    job = crew.promised_job()
     while job is not None:
         job()
         job = None  # an idle thread keeps nothing of its last job alive

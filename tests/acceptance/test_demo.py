@@ -46,11 +46,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "TERM": "xterm", **more}
 
 
-def play(*arguments: str) -> subprocess.CompletedProcess[str]:
+def play(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=ROOT,
-        env=environment(),
+        env=environment(**variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -189,11 +189,29 @@ def test_a_killed_write_is_settled_by_a_person_and_lands_once(tmp_path: Path) ->
     assert marked(tmp_path) == ["content_elements:7", "pages:42"]
 
 
-@pytest.mark.parametrize("arguments", [(), ("--crash",)], ids=["asking", "crash"])
-def test_without_a_terminal_it_says_so_and_does_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [20, 33, 40, 80])
+def test_a_narrow_screen_breaks_no_word(width: int, tmp_path: Path) -> None:
+    played = play("--crash", "--yes", "--dir", str(tmp_path), COLUMNS=str(width))
+    assert (played.returncode, played.stderr) == (0, "")
+    lines = [line for line in played.stdout.splitlines() if not line.startswith("announced ")]
+    assert [line for line in lines if len(line) > width and " " in line.strip()] == []
+    assert "data-digital-source-type=" in played.stdout
+    words = " ".join(line.strip() for line in lines)
+    assert "The agent wants to write. Nothing is written before user 8 has decided." in words
+    assert "Did it land? y = yes, that is it n = no, it did not (and leave it so)" in words
+
+
+@pytest.mark.parametrize(
+    "arguments, instead",
+    [((), "make demo ARGS=--yes"), (("--crash",), 'make demo ARGS="--crash --yes"')],
+    ids=["asking", "crash"],
+)
+def test_without_a_terminal_it_says_so_and_does_nothing(
+    arguments: tuple[str, ...], instead: str, tmp_path: Path
+) -> None:
     played = play(*arguments, "--dir", str(tmp_path))
     assert played.returncode == 2
-    assert "--yes" in played.stderr
+    assert instead in played.stderr
     assert "Traceback" not in played.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -221,7 +239,14 @@ def test_asked_and_approved(tmp_path: Path) -> None:
         demo.answer("y")
         assert demo.end() == 0
     assert announced(demo.output) == [("pages:42", "updated"), ("content_elements:7", "created")]
-    assert "\033[32m" in demo.output, "a diff is green and red on a screen"
+    for code, line in (
+        ("1", "--- pages:42 description, now"),
+        ("1", "+++ pages:42 description, then"),
+        ("2", "@@ -1 +1 @@"),
+        ("31", "-Page about seeds."),
+        ("32", "+## Bringing seeds back (draft)"),
+    ):
+        assert f"\033[{code}m  {line}\033[0m" in demo.output, "what goes is red and what comes is green, on a screen"
     assert description(tmp_path) == DESCRIPTION
 
 
@@ -272,12 +297,15 @@ def test_a_person_settles_the_crash(answer: str, count: int, told: list[tuple[st
         for field in ("description", "body"):
             demo.expect(f"change the {field}:")
             demo.answer("y")
-        demo.expect("r = no, run it again:")
+        demo.expect("n = no, it did not (and leave it so)")
+        demo.expect("Answer:")
         assert announced(demo.output) == [("pages:42", "updated")]
         demo.answer(answer)
         assert demo.end() == 0
     assert announced(demo.output) == [("pages:42", "updated"), *told]
     assert len(drafts(tmp_path)) == count
+    assert ("Draft 7 stands unmarked" in demo.output) is (answer != "y")
+    assert "Draft 8 stands unmarked" not in demo.output
 
 
 def test_a_denied_draft_kills_nobody(tmp_path: Path) -> None:

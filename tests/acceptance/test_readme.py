@@ -1,9 +1,10 @@
-"""The README's script as a reader saves it, and the README's transcripts as the demo prints them."""
+"""The README's script and its further pieces as a reader saves them, and its transcripts as the demo prints them."""
 
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 RUN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPT, SYNCHRONOUS = "## One write, from prompt to announcement", "## From synchronous code"
 
 
 def block_behind(words: str, language: str) -> str:
@@ -44,11 +47,31 @@ def run(*command: str, cwd: Path) -> str:
 
 def test_the_script_runs_as_printed_and_leaves_nothing_behind(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(block_behind("## A write in twenty lines", "python"), "utf-8")
+    script.write_text(block_behind(SCRIPT, "python"), "utf-8")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert neutral(run(str(script), cwd=empty)) == neutral(block_behind("It prints", "text"))
     assert list(empty.iterdir()) == []
+
+
+def test_the_script_is_some_twenty_lines() -> None:
+    lines = [line for line in block_behind(SCRIPT, "python").splitlines() if line and not line.startswith("    #")]
+    code = [line for line in lines if not line.startswith(("import ", "from "))]
+    assert len(code) <= 25
+
+
+def test_the_further_pieces_go_inside_an_async_def(tmp_path: Path) -> None:
+    found: list[str] = PYTHON.findall(README[: README.index(SYNCHRONOUS)])  # what follows is for no event loop
+    first, *pieces = found
+    assert len(pieces) > 3
+    body = textwrap.indent("\n".join(pieces), "    ")
+    quiet = "import logging\nlogging.disable()\n"  # a tool of theirs raises, and that is logged
+    script = tmp_path / "pieces.py"
+    script.write_text(f"{quiet}{first}\nasync def pieces():\n{body}\n\nasyncio.run(pieces())\n", "utf-8")
+    printed = run(str(script), cwd=tmp_path).splitlines()
+    foretold: list[str] = re.findall(r"print\(.*\)  # (.+)$", body, re.MULTILINE)
+    assert foretold
+    assert [line for line in foretold if line not in printed] == []
 
 
 @pytest.mark.parametrize(

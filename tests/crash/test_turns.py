@@ -106,13 +106,14 @@ async def test_reads_around_a_write_run_once(site: Site, workers: Workers, write
     assert await results(site, run) == ["succeeded"] * 3
 
 
-async def test_a_read_beside_a_finished_one_runs_again_alone(site: Site, workers: Workers) -> None:
+async def test_reads_beside_a_finished_one_run_again_alone(site: Site, workers: Workers) -> None:
     turn = [call("read_page", page_id=uid) for uid in (41, 42, 43)]
-    worker = workers.start(Order("run", (turn,), watched={"execute begins", "after step 2"}))
-    worker.at("execute begins").at("after step 2").kill()  # one is held, the two others are stored
+    watched = {"execute begins", "execute begins 2", "after step"}
+    worker = workers.start(Order("run", (turn,), watched=watched))
+    worker.at("execute begins").at("execute begins 2").at("after step").kill()  # two are held, the third is stored
     run = await recovered(site, turn)
     assert run.status is RunStatus.COMPLETED
-    assert len(site.ran(READ.tool)) == 4
+    assert len(site.ran(READ.tool)) == 5
     assert await results(site, run) == ["succeeded"] * 3
     assert site.asked() == ["first", "closing"]
 

@@ -128,7 +128,7 @@ async def test_of_a_write_whose_outcome_nobody_knows(host: Host, effect: ToolEff
 @pytest.mark.parametrize("whence", WHENCE)
 @pytest.mark.parametrize("form", ["sync", "async"])
 async def test_of_reads(host: Host, form: Form, whence: Whence) -> None:
-    """Two of them run side by side: one has ended and keeps its result, one is broken off; a thread is left to itself."""
+    """Two run side by side: one has ended and keeps its result, one is broken off; a thread is left to itself."""
     hold = Hold()
 
     @tool(effect=ToolEffect.READ_ONLY)
@@ -150,7 +150,7 @@ async def test_of_reads(host: Host, form: Form, whence: Whence) -> None:
         executing = asyncio.create_task(runtime.execute(run.run_id))
         await hold.is_reached()
         async with asyncio.timeout(5):
-            while StepKind.TOOL not in await kinds(runtime, run.run_id):
+            while StepKind.TOOL not in await kinds(runtime, run.run_id):  # noqa: ASYNC110 - it is in the store
                 await asyncio.sleep(0.005)
             await cancel(host, runtime, whence, run.run_id)
             assert (await executing).status is RunStatus.CANCELLED

@@ -32,8 +32,8 @@ def _work(path: Path, barrier: Barrier, results: "SimpleQueue[list[UUID]]") -> N
     store = _store(path)
     done: list[UUID] = []
     barrier.wait()
-    while found := store.claimable(5):
-        for run_id in found:
+    while found := store.claimable(5, agents=["editor"]):
+        for _, run_id in found:
             claimed = store.claim(run_id, lease=LEASE, takeovers=0)
             if claimed is not None:
                 segment = Segment(store, claimed.claim, len(claimed.messages))

@@ -251,7 +251,7 @@ def test_lists_are_ranges_of_indexes(store: SqlStore) -> None:
     segment = Segment(store, claimed.claim, 0)
     segment.advance(Progress(steps=(NewStep(StepKind.WRITE, uuid7(), target=PAGE),)))
     store.beat([claimed.claim], lease=9)
-    store.claimable(9)
+    store.claimable(9, agents=["a", "b"])
     store.expire(9, ttls={"a": 5})
     for status in (None, RunStatus.QUEUED):
         for agent in (None, "a"):

@@ -75,6 +75,18 @@ async def test_idle_threads_end(pool: DaemonThreads, monkeypatch: pytest.MonkeyP
     assert await pool.submit(threading.current_thread) is not thread
 
 
+async def test_threads_whose_jobs_others_took_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that was started for a job may find it taken by one that has just become idle."""
+    monkeypatch.setattr("byline.threads.IDLE_SECONDS", 0.05)
+    busy = DaemonThreads("busy")
+    for _ in range(20):
+        await asyncio.gather(*(busy.submit(lambda: None) for _ in range(32)))
+
+    async with asyncio.timeout(20):
+        while any(thread.name.startswith("busy-") for thread in threading.enumerate()):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
+
+
 async def test_the_function_sees_the_callers_context_and_cannot_change_it(pool: DaemonThreads) -> None:
     WHO.set("caller")
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, cast
 from uuid import UUID
 
 from pydantic import JsonValue
 
-from byline.errors import InvalidArguments, InvalidIdentifier
+from byline.errors import InvalidArguments, InvalidIdentifier, ToolContractBroken
 from byline.records import RecordReference, WriteKind
 from byline.tools.json_values import NotPlainJson, plain_json
 from byline.tools.result import WriteTarget
@@ -142,6 +142,9 @@ class Reconciliation:
         verdict: what was found.
         target: the record it wrote, with `LANDED` only.
         deny: ids of other calls of the turn that are not to run any more.
+
+    Raises:
+        InvalidIdentifier: a part of it is not what it has to be, or names a record where it must not.
     """
 
     digest: str
@@ -150,6 +153,9 @@ class Reconciliation:
     deny: frozenset[UUID] = frozenset()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "deny", _calls(self.deny))
+        if not isinstance(self.target, WriteTarget | None):
+            raise InvalidIdentifier("the record of a write that landed is a WriteTarget: use Reconciliation.landed()")
         if not isinstance(self.verdict, ReconcileVerdict):
             raise InvalidIdentifier("a verdict on an uncertain call is a ReconcileVerdict")
         if (self.verdict is ReconcileVerdict.LANDED) != (self.target is not None):
@@ -158,14 +164,32 @@ class Reconciliation:
     @classmethod
     def landed(cls, digest: str, record: RecordReference, kind: WriteKind, *, deny: Collection[UUID] = ()) -> Self:
         """The write landed: it is announced, and never run again."""
-        return cls(digest, ReconcileVerdict.LANDED, WriteTarget(record, kind), frozenset(deny))
+        return cls(digest, ReconcileVerdict.LANDED, _target(record, kind), _calls(deny))
 
     @classmethod
     def run_again(cls, digest: str, *, deny: Collection[UUID] = ()) -> Self:
         """The write did not land: run it again, with the same idempotency key. A release like any other."""
-        return cls(digest, ReconcileVerdict.RUN_AGAIN, None, frozenset(deny))
+        return cls(digest, ReconcileVerdict.RUN_AGAIN, None, _calls(deny))
 
     @classmethod
     def leave_it(cls, digest: str, *, deny: Collection[UUID] = ()) -> Self:
         """The write did not land, and is not to be run again."""
-        return cls(digest, ReconcileVerdict.LEAVE_IT, None, frozenset(deny))
+        return cls(digest, ReconcileVerdict.LEAVE_IT, None, _calls(deny))
+
+
+def _calls(deny: object) -> frozenset[UUID]:
+    """Return the ids of calls, of whatever kind of collection they were given in."""
+    if not isinstance(deny, Collection):
+        raise InvalidIdentifier("the calls to deny are a collection of their ids")
+    calls = [call_id for call_id in cast("Collection[object]", deny) if isinstance(call_id, UUID)]
+    if len(calls) < len(deny):
+        raise InvalidIdentifier("a call is named by its id, a UUID")
+    return frozenset(calls)
+
+
+def _target(record: RecordReference, kind: WriteKind) -> WriteTarget:
+    try:
+        return WriteTarget(record, kind)
+    except ToolContractBroken as error:  # here it is a person's word, and no tool's
+        raise InvalidIdentifier(str(error)) from None
+

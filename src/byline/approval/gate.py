@@ -1,6 +1,5 @@
 """Who may decide, and whether a released call may still run. The default is no."""
 
-import asyncio
 import copy
 import inspect
 import logging
@@ -10,7 +9,7 @@ from typing import TypeVar
 from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
 from byline.approval.turn import PendingCall, PendingTurn
 from byline.errors import ConfigurationError, NotAllowed
-from byline.hosted import goes_on, where_raised
+from byline.hosted import goes_on, where_raised, within
 from byline.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -94,13 +93,13 @@ class Gate:
             raise NotAllowed("a service account cannot release a write; nothing was executed")
         if second_approver and actor.id == initiator_id:
             raise NotAllowed("this agent needs a second approver: who started the run cannot release its writes")
-        if second_approver and actor.id == call.changed_by:
+        if second_approver and actor.id in call.changers:
             raise NotAllowed("this agent needs a second approver: who changed the arguments cannot release them")
         if not await self.may_run(actor, propose(turn, call)):
             raise NotAllowed(f"the authority does not let this actor run {call.tool} with these arguments")
 
     async def refusal(
-        self, initiator_id: str, approver_id: str | None, call: PendingCall, turn: PendingTurn
+        self, initiator: AiActorContext, approver_id: str | None, call: PendingCall, turn: PendingTurn
     ) -> str | None:
         """Ask again before a released call runs (P15): does it stand that these people may run it?
 
@@ -108,26 +107,30 @@ class Gate:
             What the model is told if it does not, else None.
         """
         for actor_id, who, releases in (
-            (initiator_id, "person this run acts for", False),
+            (initiator.id, "person this run acts for", False),
             (approver_id, "person who approved it", True),
         ):
             if actor_id is None:
                 continue
             actor = await self.load(actor_id)
+            if actor is not None and not releases:  # a token of a person's starts runs as what it is
+                actor = actor.restricted_to(initiator)
             may = actor is not None and (not releases or _may_release(actor))
             if actor is None or not may or not await self.may_run(actor, propose(turn, call)):
                 return f"Not executed: the {who} may not do this."
         return None
 
+    async def _answer(self, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T:
+        if inspect.iscoroutinefunction(ask):
+            answer: T | Awaitable[T] = ask(*arguments)
+        else:
+            answer = await self._threads.submit(lambda: ask(*arguments))
+        return await answer if inspect.isawaitable(answer) else answer
+
     async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:
         """Ask on a thread if the authority is sync: it may use a database; bounded in time."""
         try:
-            async with asyncio.timeout(AUTHORITY_TIMEOUT):
-                if inspect.iscoroutinefunction(ask):
-                    answer: T | Awaitable[T] = ask(*arguments)
-                else:
-                    answer = await self._threads.submit(lambda: ask(*arguments))
-                return await answer if inspect.isawaitable(answer) else answer
+            return await within(AUTHORITY_TIMEOUT, self._answer(ask, *arguments))
         except BaseException as error:
             if goes_on(error):
                 raise

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 from byline.approval.rule import needs_approval
 from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
 from byline.errors import InvalidArguments, ToolContractBroken, ToolError
-from byline.hosted import goes_on, where_raised
+from byline.hosted import goes_on, where_raised, within, words_of
 from byline.models.messages import AssistantMessage, ModelCall
 from byline.tools.context import ToolContext
 from byline.tools.json_values import plain_json
@@ -62,9 +61,9 @@ def _judge(call_id: UUID, call: ModelCall, toolbox: Toolbox) -> PendingCall | Re
     if tool is None:
         return RejectedCall(id=call_id, tool=call.name, error="Not executed: no such tool is offered.", offered=False)
     try:
-        arguments = _read(tool, call.arguments)
+        arguments = read_arguments(tool, call.arguments)
     except InvalidArguments as error:
-        return RejectedCall(id=call_id, tool=call.name, error=f"Not executed: {error}", offered=True)
+        return RejectedCall(id=call_id, tool=call.name, error=f"Not executed: {words_of(error)}", offered=True)
     spec = tool.spec
     return PendingCall(
         id=call_id,
@@ -76,7 +75,7 @@ def _judge(call_id: UUID, call: ModelCall, toolbox: Toolbox) -> PendingCall | Re
     )
 
 
-def _read(tool: Tool, text: str) -> dict[str, JsonValue]:
+def read_arguments(tool: Tool, text: str) -> dict[str, JsonValue]:
     """Have a tool read its arguments into an object of their own.
 
     Raises:
@@ -122,9 +121,9 @@ def _judge_again(call: PendingCall, tool: Tool | None) -> PendingCall | Rejected
         return call
     spec = tool.spec
     try:
-        arguments = _read(tool, json.dumps(call.arguments))
+        arguments = read_arguments(tool, canonical_json(call.arguments))
     except InvalidArguments as error:
-        return RejectedCall(id=call.id, tool=call.tool, error=f"Not executed: {error}", offered=True)
+        return RejectedCall(id=call.id, tool=call.tool, error=f"Not executed: {words_of(error)}", offered=True)
     waits_now = needs_approval(spec) and not call.needs_decision
     same = canonical_json(arguments) == canonical_json(call.arguments)  # 1, 1.0 and True are equal in Python
     if same and not spec.effect.is_stricter_than(call.effect) and not waits_now:
@@ -151,12 +150,12 @@ async def _with_preview(call: PendingCall, toolbox: Toolbox, context: ToolContex
     if tool is None or not call.needs_decision:
         return call
     try:
-        async with asyncio.timeout(PREVIEW_TIMEOUT):
-            # A copy: what a preview changes is not what is shown, digested and executed.
-            lines: Sequence[str] = await tool.make_preview(context, copy.deepcopy(call.arguments))
+        # A copy: what a preview changes is not what is shown, digested and executed.
+        asked = tool.make_preview(context, copy.deepcopy(call.arguments))
+        lines: Sequence[str] = await within(PREVIEW_TIMEOUT, asked)
         preview = tuple(map(_shown, lines))
     except ToolError as refusal:  # the tool would refuse the call: its approver reads the tool's own sentence
-        preview = (_shown(str(refusal)),)
+        preview = (words_of(refusal),)
     except BaseException as error:
         if goes_on(error):
             raise

@@ -27,7 +27,8 @@ class PendingCall:
         preview: what the tool says it would do, for the approver.
         parameters: the JSON schema that the arguments fitted.
         proposed: the model's own arguments, when a person changed them.
-        changed_by: the id of the person who changed them.
+        changed_by: the id of the person who changed them last.
+        changed_before: the ids of those who had changed them before.
     """
 
     id: UUID
@@ -39,6 +40,12 @@ class PendingCall:
     parameters: Mapping[str, JsonValue]
     proposed: dict[str, JsonValue] | None = None
     changed_by: str | None = None
+    changed_before: tuple[str, ...] = ()
+
+    @property
+    def changers(self) -> frozenset[str]:
+        """The ids of all who changed the arguments: each is a proposer of what is shown now."""
+        return frozenset(self.changed_before if self.changed_by is None else (*self.changed_before, self.changed_by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,8 @@ class PendingTurn:
         second_approver: whether the initiator may not release it.
         calls: the valid calls, in the model's order.
         rejected: the calls that never run.
-        expires_at: when the approval expires (by the store's clock), or None.
+        approval_ttl: seconds until the approval expires, or None.
+        expires_at: when it expires, by the store's clock, or None.
     """
 
     run_id: UUID
@@ -78,6 +86,7 @@ class PendingTurn:
     second_approver: bool
     calls: tuple[PendingCall, ...]
     rejected: tuple[RejectedCall, ...] = ()
+    approval_ttl: float | None = None
     expires_at: datetime | None = None
 
     @property
@@ -112,6 +121,11 @@ class PendingTurn:
     def call(self, call_id: UUID) -> PendingCall | None:
         """Find a valid call by its id."""
         return next((call for call in self.calls if call.id == call_id), None)
+
+
+def stricter_ttl(stored: float | None, loaded: float | None) -> float | None:
+    """Return the shorter of two times to live; None is for ever."""
+    return min((ttl for ttl in (stored, loaded) if ttl is not None), default=None)
 
 
 _TURN = TypeAdapter(PendingTurn)

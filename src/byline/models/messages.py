@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 from uuid import UUID
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from byline.errors import ModelError
 
@@ -84,19 +84,30 @@ class ToolMessage:
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
 
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(
+    Annotated[Message, Field(discriminator="role")], config=ConfigDict(hide_input_in_errors=True)
+)
 
 
 def dump_message(message: Message) -> bytes:
-    """Write a message as JSON."""
-    return _MESSAGE.dump_json(message)
+    """Write a message as JSON.
+
+    Raises:
+        ModelError: a part of it is not of its type, or JSON cannot hold it. The error does not say what it is.
+    """
+    try:
+        return _MESSAGE.dump_json(message, warnings="error")
+    except (ValueError, TypeError, AttributeError, RecursionError):  # whose messages hold what was said
+        fault = f"a {type(message).__name__} holds what a transcript cannot"
+    # Out here, so that the error has no other as its context.
+    raise ModelError(fault)
 
 
 def load_message(data: bytes) -> Message:
     """Read a message that `dump_message` wrote.
 
     Raises:
-        ValueError: the data is no message.
+        ValueError: the data is no message. What the error says may hold a word of it.
     """
     return _MESSAGE.validate_json(data)
 

@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 MAX_NAME = 64
 """Longest name of an agent, in characters."""
+MAX_SECONDS = 100 * 365 * 86_400
+"""Longest duration: what comes after it is still a date, and a time that threads can wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Agent:
         max_rounds: how many answers may call tools; then the model closes without tools.
         second_approver: the initiator of a run may not release its writes; somebody else must.
         approval_ttl: seconds until a waiting turn expires, or None.
+        model_timeout: seconds that one answer of the model may take; then the run goes to dead letter.
 
     Raises:
         ConfigurationError: one of these cannot work.
@@ -38,6 +41,7 @@ class Agent:
     max_rounds: int = 20
     second_approver: bool = False
     approval_ttl: float | None = None
+    model_timeout: float = 600.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isprintable() or not 0 < len(self.name.strip()) <= MAX_NAME:
@@ -52,6 +56,7 @@ class Agent:
             raise ConfigurationError(f"agent {self.name}: instructions are a text")
         if self.approval_ttl is not None:
             seconds(f"agent {self.name}: approval_ttl", self.approval_ttl)
+        seconds(f"agent {self.name}: model_timeout", self.model_timeout)
         object.__setattr__(self, "tools", listed(f"agent {self.name}: tools", self.tools))
 
 
@@ -70,8 +75,8 @@ def seconds(name: str, value: object) -> float:
     """Check a duration.
 
     Raises:
-        ConfigurationError: it is no positive finite number.
+        ConfigurationError: it is no positive number, or longer than a hundred years.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigurationError(f"{name} is a positive number of seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
+        raise ConfigurationError(f"{name} is a positive number of seconds, at most a hundred years")
     return float(value)

@@ -17,7 +17,6 @@ from uuid_utils.compat import uuid7
 from byline.actors import AiActorContext, Grant, checked_actor
 from byline.approval.decision import (
     Approve,
-    CallVerdict,
     Change,
     Decision,
     Deny,
@@ -27,8 +26,8 @@ from byline.approval.decision import (
 )
 from byline.approval.fence import FenceVerdict
 from byline.approval.gate import Gate, propose
-from byline.approval.prepare import with_previews
-from byline.approval.turn import PendingCall, PendingTurn
+from byline.approval.prepare import read_arguments, with_previews
+from byline.approval.turn import PendingCall, PendingTurn, stricter_ttl
 from byline.driving import LoopRun
 from byline.errors import (
     AlreadyDecided,
@@ -100,6 +99,8 @@ class DecisionDesk:
         checked_actor(actor)
         if not isinstance(verdict, Reconciliation):
             raise InvalidIdentifier("a verdict is a Reconciliation, such as Reconciliation.leave_it(digest)")
+        if not isinstance(verdict.digest, str):
+            raise StaleDecision("this is no digest: a verdict carries run.uncertain.digest of the call that was read")
         run = await self.threads(self.store.get, run_id)
         if run.status is not RunStatus.UNCERTAIN or run.fence is None:
             if verdict.digest in run.reconciled:
@@ -109,6 +110,8 @@ class DecisionDesk:
             raise NotDecidable("this run is not uncertain")
         if verdict.digest != run.fence.digest(run_id):
             raise StaleDecision
+        if run.fence.call_id in verdict.deny:
+            raise UnknownCall("the uncertain call itself is settled by the verdict; nothing was executed")
         if run.turn is not None and (unknown := verdict.deny - {call.id for call in run.turn.calls}):
             raise UnknownCall(f"the turn has no call {min(unknown)}; nothing was executed")
         if verdict.verdict is ReconcileVerdict.RUN_AGAIN:
@@ -203,14 +206,9 @@ class DecisionDesk:
             suspension=turn.suspension + 1,
             calls=tuple(fresh.get(call.id, call) for call in calls),
             second_approver=turn.second_approver or agent.second_approver,
+            approval_ttl=stricter_ttl(turn.approval_ttl, agent.approval_ttl),
             expires_at=None,
         )
-        denied = [
-            CallVerdict(i, verdict, actor.id, run.updated_at)
-            for i, verdict in verdicts.items()
-            if isinstance(verdict, Deny)
-        ]
-        before = [said for said in run.decided.values() if isinstance(said.verdict, Deny)]
         await self.threads(
             self.store.amend,
             Amendment(
@@ -220,8 +218,8 @@ class DecisionDesk:
                 actor=actor,
                 changed=changed,
                 turn=amended,
-                kept=(*before, *denied),
-                ttl=agent.approval_ttl,
+                verdicts={i: verdict for i, verdict in verdicts.items() if not isinstance(verdict, Change)},
+                ttl=amended.approval_ttl,
                 steps=tuple(_change_step(amended, call, actor) for call in previewed),
             ),
         )
@@ -252,14 +250,22 @@ def _changed(call: PendingCall, change: Change, toolbox: Toolbox, actor: AiActor
         raise ToolNotLoaded
     import jsonschema  # takes longer to import than the rest of this module; few decisions need it
 
-    arguments = tool.validate(canonical_json(dict(change.arguments)))
+    arguments = read_arguments(tool, canonical_json(dict(change.arguments)))
     try:
         jsonschema.validate(arguments, dict(call.parameters))
     except jsonschema.ValidationError as error:
         where = "/".join(map(str, error.absolute_path)) or "the arguments"
         raise InvalidArguments(f"{where}: does not fit the schema that was stored with the turn") from None
     proposed = call.arguments if call.proposed is None else call.proposed
-    return replace(call, arguments=arguments, proposed=proposed, changed_by=actor.id, preview=())
+    before = () if call.changed_by is None else (call.changed_by,)
+    return replace(
+        call,
+        arguments=arguments,
+        proposed=proposed,
+        changed_by=actor.id,
+        changed_before=(*call.changed_before, *before),
+        preview=(),
+    )
 
 
 def _change_step(turn: PendingTurn, call: PendingCall, actor: AiActorContext) -> NewStep:

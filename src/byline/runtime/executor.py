@@ -17,8 +17,8 @@ from byline.approval.decision import ReconcileVerdict
 from byline.approval.fence import FenceVerdict
 from byline.approval.gate import Gate
 from byline.driving import LoopRun
-from byline.errors import BylineError, NotDecidable, StoreUnavailable
-from byline.hosted import goes_on, where_raised
+from byline.errors import BylineError, NotDecidable, RuntimeClosed, StoreUnavailable, UnknownRun
+from byline.hosted import goes_on, where_raised, within
 from byline.loop import ToolLoop
 from byline.runs.status import RunStatus
 from byline.runtime.agent import Agent
@@ -49,7 +49,8 @@ class Recovery:
     Attributes:
         executed: runs that were taken up: handed back, decided and not begun, or left by a dead process.
         expired: runs whose approval had expired; they are FAILED now.
-        skipped: runs that this process cannot execute, with the reason.
+        skipped: runs of the agents loaded here that this process cannot execute all the same (a key is missing, they
+            cannot be read), with the reason. Those of other agents are left to the processes that load them.
     """
 
     executed: tuple[UUID, ...]
@@ -82,7 +83,17 @@ class Executor:
         Returns:
             The run that has the same dedupe key, and nothing was created; or None.
         """
-        return await self._follow(self._create_and_execute(new))
+        asked_at = time.monotonic()
+        try:
+            created = await self.here.threads(self.store.create, new, lease=self.lease)
+        except asyncio.CancelledError:
+            self.here.hand_back(self.here.spawn(self._take_back(new, asked_at)))
+            raise
+        if isinstance(created, StoredRun):
+            return created
+        if created is not None:
+            await self._follow(self._execute_created(new, created, asked_at))
+        return None
 
     async def recover(self) -> Recovery:
         """Settle what has expired, and take up what nobody executes."""
@@ -91,14 +102,14 @@ class Executor:
         executed: list[UUID] = []
         skipped: dict[UUID, str] = {}
         seen: set[UUID] = set()
-        while len(executed) < BATCH:
-            # What has to be skipped is found again, before all that has waited for a shorter time: so look past it.
-            listed = await self.here.threads(self.store.claimable, BATCH + len(seen))
-            found = [run_id for run_id in listed if run_id not in seen]
-            if not found:
-                break
-            seen.update(found)
-            for run_id in found:
+        page, after = BATCH, None
+        while page == BATCH and len(executed) < BATCH:
+            # What has to be skipped is found before all that has waited for a shorter time: so look past it.
+            found = await self.here.threads(self.store.claimable, BATCH, agents=self.agents.keys(), after=after)
+            page, after = len(found), found[-1] if found else None
+            unseen = [run_id for _, run_id in found if run_id not in seen]  # one may have been queued again meanwhile
+            seen.update(unseen)
+            for run_id in unseen:
                 if self.here.closing.is_set():
                     return Recovery(tuple(executed), tuple(expired), MappingProxyType(skipped))
                 why = await self._take_up(run_id)
@@ -117,7 +128,8 @@ class Executor:
         except StoreUnavailable:
             raise  # then it is no run's fault
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's
-            _log.exception("Run %s could not be taken up", run_id, extra={"action": "not_taken_up"})
+            extra = {"action": "not_taken_up", "run_id": str(run_id)}
+            _log.warning("Run %s could not be taken up: %s", run_id, where_raised(error), extra=extra)
             return str(error) if isinstance(error, BylineError) else f"it failed with {type(error).__name__}"
         return why
 
@@ -149,8 +161,7 @@ class Executor:
         place = LoopRun(actor=stored.actor, run_id=stored.run_id, claim=stored.claim, resources=self.resources)
         context = place.context(call.id, attempt=stored.fence.attempt, timeout=VERIFY_TIMEOUT)
         try:
-            async with asyncio.timeout(VERIFY_TIMEOUT):
-                found = await tool.check_landed(context, copy.deepcopy(call.arguments))
+            found = await within(VERIFY_TIMEOUT, tool.check_landed(context, copy.deepcopy(call.arguments)))
         except BaseException as error:
             if goes_on(error):
                 raise
@@ -175,16 +186,24 @@ class Executor:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            if task.cancelled():  # not this caller's doing: the runtime is past its grace
+                raise RuntimeClosed("the runtime was closed while this run was executed") from None
             if not task.done():
                 self.here.hand_back(task)
             raise
 
-    async def _create_and_execute(self, new: NewRun) -> StoredRun | None:
-        asked_at = time.monotonic()
-        created = await self.here.threads(self.store.create, new, lease=self.lease)
-        if isinstance(created, Claim) and await self._execute(_as_created(new, created), asked_at):
+    async def _take_back(self, new: NewRun, asked_at: float) -> None:
+        """Hand a run back whose caller went away while it was created: if it was, it is claimed, and nobody has it."""
+        try:
+            stored = await self.here.threads(self.store.get, new.run_id)
+        except UnknownRun:
+            return
+        if stored.claim == 1:
+            await self._execute_created(new, Claim(new.run_id, 1), asked_at)
+
+    async def _execute_created(self, new: NewRun, claim: Claim, asked_at: float) -> None:
+        if await self._execute(_as_created(new, claim), asked_at):
             await self._claim_and_execute(new.run_id)
-        return created if isinstance(created, StoredRun) else None
 
     async def _claim_and_execute(self, run_id: UUID) -> None:
         while not self.here.closing.is_set():

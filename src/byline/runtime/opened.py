@@ -14,6 +14,9 @@ from byline.runtime.store_threads import StoreThreads
 
 T = TypeVar("T")
 
+CANCEL_PATIENCE = 5.0
+"""Seconds that `cancel` waits for a segment to end; it is cancelled in the store already."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -71,7 +74,7 @@ class Opened:
             if executed == run_id:
                 segment.stop(Stop.CANCEL)
                 if not segment.writing and task is not asyncio.current_task():
-                    await asyncio.wait({task})
+                    await asyncio.wait({task}, timeout=CANCEL_PATIENCE)  # a model may not obey at once
 
     async def close(self, grace: float) -> None:
         """Finish the steps in flight and hand their runs back; after the grace, break off what still runs."""

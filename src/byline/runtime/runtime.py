@@ -53,6 +53,8 @@ MAX_DEDUPE_KEY = 255
 """Longest dedupe key, in characters."""
 MAX_PAGE = 1_000
 """Most items of one listing."""
+MAX_POSITION = 2**63
+"""The position of every step is less: a database counts no further."""
 
 
 class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
@@ -129,6 +131,7 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
                 self._toolboxes[name],
                 instructions=agent.instructions,
                 max_rounds=agent.max_rounds,
+                model_timeout=agent.model_timeout,
                 dispatcher=telling,
             )
             for name, agent in self._agents.items()
@@ -170,11 +173,13 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
     ) -> None:
         """Finish the steps in flight and hand their runs back; past the grace, a write in flight is uncertain."""
         here = self._open()
-        await here.close(self._grace)
-        self._opened = None
-        here.heartbeat.close()
-        here.threads.close()
-        self._store.close()
+        try:
+            await here.close(self._grace)
+        finally:  # a caller who will not wait for the grace closes all the same
+            self._opened = None
+            here.heartbeat.close()
+            here.threads.close()
+            self._store.close()
 
     @property
     def sync(self) -> "SyncRuntime":
@@ -378,6 +383,8 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
         """List runs, newest first; `after` is the last run of the page before."""
         start = None if after is None else parse_run_id(after)
         status = None if status is None else _status(status)
+        if agent is not None and not _is_text(agent):
+            raise InvalidIdentifier("an agent is named by a text")
         stored = await self._open().threads(
             self._store.list_runs, status=status, agent=agent, after=start, limit=_page(limit)
         )
@@ -385,7 +392,10 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
 
     async def list_steps(self, run_id: UUID | str, *, after: int = 0, limit: int = 1_000) -> Sequence[Step]:
         """List the steps of a run's trace behind the position `after`."""
-        return await self._open().threads(self._store.list_steps, parse_run_id(run_id), after=after, limit=_page(limit))
+        run_id = parse_run_id(run_id)
+        if type(after) is not int or not 0 <= after < MAX_POSITION:
+            raise InvalidIdentifier("a position is that of a step, or 0")
+        return await self._open().threads(self._store.list_steps, run_id, after=after, limit=_page(limit))
 
     async def writes(
         self,
@@ -399,6 +409,8 @@ class AgentRuntime(AbstractAsyncContextManager["AgentRuntime"]):
 
         A reader that keeps the last fact's `cursor` and asks on from there never misses one.
         """
+        if table is not None and not _is_text(table):
+            raise InvalidIdentifier("a table is a text, as in RecordReference(table, uid)")
         if since is not None and not isinstance(since, datetime):
             raise InvalidIdentifier("since is a datetime with a time zone")
         return await self._open().threads(
@@ -505,6 +517,10 @@ def _dedupe_key(key: object) -> str | None:
     if key is None or (isinstance(key, str) and key.strip() and len(key) <= MAX_DEDUPE_KEY and key.isprintable()):
         return key
     raise InvalidIdentifier(f"a dedupe key is a text that prints, of at most {MAX_DEDUPE_KEY} characters")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value  # no half of a character
 
 
 def _page(limit: object) -> int:

@@ -21,7 +21,7 @@ from uuid_utils.compat import uuid7
 from byline.approval.decision import CallVerdict, Deny, ReconcileVerdict
 from byline.approval.fence import Fence
 from byline.approval.gate import Gate
-from byline.approval.turn import PendingCall, PendingTurn
+from byline.approval.turn import PendingCall, PendingTurn, stricter_ttl
 from byline.driving import (
     AboutToWrite,
     Answered,
@@ -37,7 +37,7 @@ from byline.driving import (
     Suspended,
 )
 from byline.errors import CancelRequested, ClaimLost, StoreUnavailable
-from byline.hosted import where_raised
+from byline.hosted import PATIENCE, where_raised, words_of
 from byline.loop import ToolLoop
 from byline.models.transcript import unanswered
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
@@ -165,7 +165,12 @@ class Segment:
         steps = self._loop.drive(self._conversation(), self._loop_run())
         async with aclosing(steps):
             try:
-                while not self._stop or self._writing:
+                if self._is_release_too_old():
+                    await self._become_uncertain(
+                        UncertaintyReason.NOT_REPEATABLE, "the word to run it again is too old"
+                    )
+                    return self._fence
+                while not self._stop or (self._writing and self._stop is not Stop.ABORT):
                     step = await self._next(steps)
                     if step is None:
                         break
@@ -186,6 +191,7 @@ class Segment:
             await asyncio.wait({self._current})
         except asyncio.CancelledError:
             self._current.cancel()
+            await asyncio.wait({self._current}, timeout=PATIENCE)  # a generator that still runs cannot be closed
             raise
         current, self._current = self._current, None
         if current.cancelled() and self._stop > Stop.HAND_BACK:
@@ -211,11 +217,11 @@ class Segment:
                 for report in reports:
                     self._open.pop(report.call_id, None)
                 self._fence, self._writing = None, False
-            case Suspended(turn, said, seconds):
-                spoken = () if said is None else (said,)
+            case Suspended(turn, asking, seconds):
+                spoken = () if asking is None else (asking,)
                 kept = tuple(model_step(message, seconds) for message in spoken)
                 suspended = NewStep(StepKind.SUSPENDED, payload={"calls": len(turn.calls), "digest": turn.digest})
-                suspend = Suspend(turn=turn, ttl=self._agent.approval_ttl, messages=spoken, steps=(*kept, suspended))
+                suspend = Suspend(turn=turn, ttl=turn.approval_ttl, messages=spoken, steps=(*kept, suspended))
                 await self._advance(suspend)
                 return True
             case Ended(message, reason, seconds):
@@ -227,7 +233,7 @@ class Segment:
                 failed = NewStep(
                     StepKind.MODEL,
                     payload={"failed": type(error).__name__},
-                    detail=str(error)[:2_000] or None,
+                    detail=words_of(error)[:2_000] or None,
                 )
                 await self._settle(RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED, None, failed)
                 return True
@@ -252,7 +258,7 @@ class Segment:
                 raise ClaimLost
             case Stop.CANCEL:
                 return await self._cancel()
-            case _ if self._fence is not None:
+            case _ if self._fence is not None and not self._is_verdict_unused():
                 await self._become_uncertain(UncertaintyReason.INTERRUPTED, "stopped past its grace in a write")
                 return self._fence
             case _:
@@ -271,13 +277,22 @@ class Segment:
         await self._settle(RunStatus.CANCELLED, TerminationReason.CANCELLED, None, *steps)
         return None
 
+    def _is_verdict_unused(self) -> bool:
+        """Whether what is known of the fenced call still waits to be told: then it stays, and nobody is asked again."""
+        return self._run.fence_verdict is not None and self._fence == self._run.fence
+
+    def _is_release_too_old(self) -> bool:
+        """Whether the word to run an uncertain write again came so long ago that it must be given again (P13)."""
+        age = self._claimed.verdict_age
+        return self._was_found_not_landed() and age is not None and age > self._place.release_ttl
+
     def _nothing_to_tell(self) -> bool:
         return self._run.fence_verdict is None or self._was_found_not_landed()
 
     def _was_found_not_landed(self) -> bool:
         """Whether somebody said that the fenced call did not land, and it was not run again since."""
         known = self._run.fence_verdict
-        return known is not None and known.verdict is ReconcileVerdict.RUN_AGAIN and self._fence == self._run.fence
+        return self._is_verdict_unused() and known is not None and known.verdict is ReconcileVerdict.RUN_AGAIN
 
     async def _settle(self, status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> None:
         await self._advance(_settling(status, reason, output, *steps))
@@ -331,13 +346,24 @@ class Segment:
     async def _report_late(self, fence: Fence, target: WriteTarget) -> None:
         """Say what a write did although this segment may say nothing else of the run any more."""
         report = LateReport(report_id=uuid7(), claim=self._claim, fence=fence, target=target)
-        stored = await self._place.threads(self._place.store.report_late, report)
+        stored = await self._until_stored(self._place.store.report_late, report)
         _log.warning(
             "A write of run %s was reported late%s",
             self._run.run_id,
             ", against what had been decided" if stored.conflict else "",
             extra={"action": "late_report", "run_id": str(self._run.run_id), "conflict": stored.conflict},
         )
+
+    async def _until_stored(self, keep: Callable[[LateReport], LateReport], report: LateReport) -> LateReport:
+        delay = FIRST_DELAY
+        while True:
+            try:
+                return await self._place.threads(keep, report)
+            except StoreUnavailable:
+                extra = {"action": "late_report_not_stored", "run_id": str(self._run.run_id)}
+                _log.exception("A late report could not be stored; trying again in %s s", delay, extra=extra)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
 
     def _conversation(self) -> Conversation:
         run = self._run
@@ -359,6 +385,7 @@ class Segment:
             claim=self._claim.number,
             resources=self._place.resources,
             second_approver=self._second,
+            approval_ttl=stricter_ttl(None if run.turn is None else run.turn.approval_ttl, self._agent.approval_ttl),
             guard=self._holding.check,
             refusal=self._refusal,
             came_late=self._came_late,
@@ -373,9 +400,9 @@ class Segment:
             second_approver=self._second,
             calls=(call,),
         )
-        if self._second and approver_id in (run.actor.id, call.changed_by):
+        if self._second and approver_id in {run.actor.id, *call.changers}:
             return "Not executed: somebody else than who started this, or who changed it, must approve it now."
-        return await self._place.gate.refusal(run.actor.id, approver_id, call, turn)
+        return await self._place.gate.refusal(run.actor, approver_id, call, turn)
 
 
 def _settling(status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> Settle:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from byline.errors import RuntimeClosed
 from byline.store.protocol import RunStore
 
 P = ParamSpec("P")
@@ -24,7 +25,10 @@ class StoreThreads:
 
     async def __call__(self, method: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one method of the store."""
-        job = self._threads.submit(functools.partial(method, *args, **kwargs))
+        try:
+            job = self._threads.submit(functools.partial(method, *args, **kwargs))
+        except RuntimeError:  # the executor takes no more jobs
+            raise RuntimeClosed("the runtime was closed meanwhile") from None
         waiter = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(waiter)

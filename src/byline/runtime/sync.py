@@ -103,7 +103,7 @@ class SyncRuntime:
             raise RuntimeClosed from None
         try:
             while not wait((asked,), timeout=LOOK).done:
-                if there.is_closed() and asked.cancel():
+                if not there.is_running() and asked.cancel():
                     asking.close()
             return asked.result()
         except CancelledError:  # the runtime's end, not this caller's

@@ -80,7 +80,9 @@ _SUSPEND = Guarded.of(
     _NO_FENCE,
     run.c.suspension < bindparam("the_number"),
 )
-_HAND_BACK = Guarded.of(moving(RunStatus.RUNNING, RunStatus.QUEUED), _NO_FENCE)
+_HAND_BACK = Guarded.of(
+    moving(RunStatus.RUNNING, RunStatus.QUEUED), or_(_NO_FENCE, run.c.fence_verdict.is_not(None))
+)
 BECOME_UNCERTAIN = Guarded.of(
     moving(RunStatus.RUNNING, RunStatus.UNCERTAIN).values(reason=bindparam("why"), fence_verdict=null()),
     run.c.fence_call.is_not(None),
@@ -181,6 +183,8 @@ def refuse(row: AnyRow, claim: Claim, change: Change, revision: int) -> None:
     match change:
         case SetFence(new) if fence and (fence.call_id != new.call_id or fence.attempt >= new.attempt):
             raise StoreError(f"a fence stands already before call {fence.call_id}, attempt {fence.attempt}")
+        case HandBack() if fence and row.fence_verdict is not None:
+            return  # whatever was requested since: the next segment tells what is known
         case Suspend() | HandBack() | Settle() if fence:
             raise StoreError(f"run {row.id} cannot leave its segment: the fence of call {fence.call_id} stands")
         case BecomeUncertain() if not fence:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from byline.approval.turn import load_turn
 from byline.driving import CallOutcome
 from byline.errors import KeyMissing, NotRetryable, RunFinished, SealBroken
 from byline.models.messages import Message, ToolMessage
@@ -51,7 +50,42 @@ _LATEST_MESSAGES = select(message).where(message.c.run_id == THE_RUN).order_by(m
 _RETRY = moving(RunStatus.DEAD_LETTER, RunStatus.QUEUED).values(takeovers=0)
 
 
-class EndingWrites(SqlPart):
+class RunEnds(SqlPart):
+    """The part of the store that ends a run which no segment holds."""
+
+    def _end(
+        self, connection: Connection, run_id: UUID, source: RunStatus, target: RunStatus, reason: TerminationReason
+    ) -> None:
+        the_run: Values = {"the_run": run_id}
+        tools = self._tools_of_turn(connection, run_id)
+        connection.execute(settling(source, target, reason), the_run)
+        outcome = CallOutcome.EXPIRED if reason is TerminationReason.APPROVAL_EXPIRED else CallOutcome.CANCELLED
+        left = never_ran(self._unanswered(connection, run_id).items(), outcome.value, tools)
+        self._add_steps(connection, run_id, [*left, settled_step(target, reason)])
+        forget_sealed(connection, run_id)
+
+    def _tools_of_turn(self, connection: Connection, run_id: UUID) -> frozenset[str]:
+        """Read which tools the run's latest turn calls; none if it is sealed with a key that is not here."""
+        sealed = connection.execute(_TURN, {"the_run": run_id}).scalar()
+        turn = Unsealing(self._sealer, run_id, strict=False).turn(sealed)
+        if turn is None:
+            return frozenset()
+        return frozenset(call.tool for call in turn.calls) | {call.tool for call in turn.rejected if call.offered}
+
+    def _unanswered(self, connection: Connection, run_id: UUID) -> dict[UUID, str]:
+        """Read the calls that this end leaves without a result; none if they are sealed with a key that is not here."""
+        latest: list[Message] = []
+        try:
+            for row in connection.execute(_LATEST_MESSAGES, {"the_run": run_id}):
+                latest.append(message_of(row, self._sealer))
+                if not isinstance(latest[-1], ToolMessage):
+                    return unanswered(latest[::-1])
+        except (KeyMissing, SealBroken) as error:
+            _log.warning("The calls of run %s cannot be read: %s", run_id, error, extra={"action": "calls_not_read"})
+        return {}
+
+
+class EndingWrites(RunEnds):
     """The part of the store that ends runs which no segment holds."""
 
     def cancel(self, run_id: UUID, actor_id: str) -> RunStatus:
@@ -63,8 +97,9 @@ class EndingWrites(SqlPart):
             if status.is_terminal:
                 raise RunFinished
             connection.execute(_ASK_TO_CANCEL, {"the_run": run_id, "actor": actor_id})
+            is_held = status is RunStatus.RUNNING and row.due_at > row.now  # else nobody may ever take it over
             # A fence holds the run open: its call's result, or what is known of it, is stored first (P9).
-            if status is RunStatus.RUNNING or row.fence_call is not None:
+            if is_held or row.fence_call is not None:
                 return status
             self._end(connection, run_id, status, RunStatus.CANCELLED, TerminationReason.CANCELLED)
             return RunStatus.CANCELLED
@@ -109,35 +144,3 @@ class EndingWrites(SqlPart):
             return all(row.reason == TerminationReason.APPROVAL_EXPIRED for row in ended)
 
         return self._database.write(work, stands)
-
-    def _end(
-        self, connection: Connection, run_id: UUID, source: RunStatus, target: RunStatus, reason: TerminationReason
-    ) -> None:
-        the_run: Values = {"the_run": run_id}
-        tools = self._tools_of_turn(connection, run_id)
-        connection.execute(settling(source, target, reason), the_run)
-        outcome = CallOutcome.EXPIRED if reason is TerminationReason.APPROVAL_EXPIRED else CallOutcome.CANCELLED
-        left = never_ran(self._unanswered(connection, run_id).items(), outcome.value, tools)
-        self._add_steps(connection, run_id, [*left, settled_step(target, reason)])
-        forget_sealed(connection, run_id)
-
-    def _tools_of_turn(self, connection: Connection, run_id: UUID) -> frozenset[str]:
-        """Read which tools the run's latest turn calls; none if it is sealed with a key that is not here."""
-        sealed = connection.execute(_TURN, {"the_run": run_id}).scalar()
-        data = Unsealing(self._sealer, run_id, strict=False)(sealed, "run", "turn")
-        if data is None:
-            return frozenset()
-        turn = load_turn(data)
-        return frozenset(call.tool for call in turn.calls) | {call.tool for call in turn.rejected if call.offered}
-
-    def _unanswered(self, connection: Connection, run_id: UUID) -> dict[UUID, str]:
-        """Read the calls that this end leaves without a result; none if they are sealed with a key that is not here."""
-        latest: list[Message] = []
-        try:
-            for row in connection.execute(_LATEST_MESSAGES, {"the_run": run_id}):
-                latest.append(message_of(row, self._sealer))
-                if not isinstance(latest[-1], ToolMessage):
-                    return unanswered(latest[::-1])
-        except (KeyMissing, SealBroken) as error:
-            _log.warning("The calls of run %s cannot be read: %s", run_id, error, extra={"action": "calls_not_read"})
-        return {}

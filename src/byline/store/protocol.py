@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from byline.actors import AiActorContext
@@ -71,6 +71,13 @@ class StoredRun:
     problem: str | None = None
 
 
+class Claimable(NamedTuple):
+    """A run that can be claimed, and since when: since it was queued, or its lease expired."""
+
+    since: datetime
+    run_id: UUID
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """A claimed run, with all that is needed to go on.
@@ -80,7 +87,9 @@ class Claimed:
         run: the row after the claim.
         messages: the transcript; its length is the next message's sequence number.
         taken_over: the run was RUNNING under a lease that had expired.
-        release_age: seconds since the latest verdict on the turn, by the database's clock; None without one.
+        release_age: seconds since somebody last released a call of the turn, by the database's clock; None if nobody
+            did. A denial or a fact releases nothing, and a word to run an uncertain write again only that one.
+        verdict_age: seconds since the standing verdict on the fenced call; None without one.
     """
 
     claim: Claim
@@ -88,6 +97,7 @@ class Claimed:
     messages: tuple[Message, ...]
     taken_over: bool
     release_age: float | None
+    verdict_age: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +131,11 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
-    """RUNNING to QUEUED. Impossible while the fence stands. Refused once a cancel was requested."""
+    """RUNNING to QUEUED. Impossible while the fence stands without a verdict. Refused once a cancel was requested.
+
+    A fence whose verdict stands keeps it, also after a cancel: the next segment tells what is known, and nobody is
+    asked again.
+    """
 
     steps: tuple[NewStep, ...] = ()
 
@@ -186,7 +200,8 @@ class Amendment:
         digest: the digest of the turn that was read.
         changed: the ids of the calls whose arguments the actor changed.
         turn: the new turn; its suspension is one more than the stored one.
-        kept: denials that stay (given before, or in the same decision): none is changed.
+        verdicts: what the same decision says of other calls. Its denials stay with the new turn, as all that were
+            given before do; its releases do not: they were of the turn that was read.
         ttl: the approval's time to live in seconds, or None; the turn that waits has not waited longer.
     """
 
@@ -196,7 +211,7 @@ class Amendment:
     actor: AiActorContext
     changed: frozenset[UUID]
     turn: PendingTurn
-    kept: tuple[CallVerdict, ...] = ()
+    verdicts: Mapping[UUID, Approve | Deny] = field(default_factory=lambda: MappingProxyType({}))
     ttl: float | None = None
     steps: tuple[NewStep, ...] = ()
 
@@ -281,7 +296,8 @@ class RunStore(Protocol):
         """Claim a QUEUED run, or a RUNNING one whose lease has expired, by compare-and-swap.
 
         A RUNNING one that has been taken over `takeovers` times without progress is claimed no more:
-        it goes to DEAD_LETTER (`RETRIES_EXHAUSTED`), or to UNCERTAIN while its fence stands.
+        it goes to DEAD_LETTER (`RETRIES_EXHAUSTED`), to CANCELLED if that was requested, or to UNCERTAIN while its
+        fence stands. If what a person said of the fenced call stands, it goes back to QUEUED: a word is not lost.
 
         Returns:
             None if there is nothing to claim: another segment has it, or it waits or has ended.
@@ -341,7 +357,8 @@ class RunStore(Protocol):
         """Put a turn with changed arguments in the place of the waiting one.
 
         Raises:
-            RunFinished, ApprovalExpired, AlreadyDecided, StaleDecision: as `decide` does.
+            RunFinished, ApprovalExpired, AlreadyDecided, StaleDecision: as `decide` does, for the changed calls and for
+                those that the decision says something else of.
         """
         ...
 
@@ -359,6 +376,8 @@ class RunStore(Protocol):
 
     def cancel(self, run_id: UUID, actor_id: str) -> RunStatus:
         """Cancel a run that no segment holds; ask it of one that runs, or that is uncertain.
+
+        Under an expired lease, no segment holds it: whoever might still execute it stores nothing more.
 
         Returns:
             CANCELLED, or the status in which the request now stands.
@@ -386,8 +405,14 @@ class RunStore(Protocol):
         """
         ...
 
-    def claimable(self, limit: int) -> Sequence[UUID]:
-        """List runs that are QUEUED or RUNNING under an expired lease, the longest waiting first."""
+    def claimable(self, limit: int, *, agents: Collection[str], after: Claimable | None = None) -> Sequence[Claimable]:
+        """List runs of these agents that are QUEUED or RUNNING under an expired lease, the longest waiting first.
+
+        Args:
+            limit: how many at most; fewer means that there are no more.
+            agents: their agents' names.
+            after: the last one of the page before: a page costs the same however many came before it.
+        """
         ...
 
     def get(self, run_id: UUID) -> StoredRun:

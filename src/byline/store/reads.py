@@ -1,39 +1,39 @@
 """What is read of the store. Every list is a range of an index, from a cursor, of a constant number of queries."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from byline.errors import InvalidIdentifier
 from byline.records import RecordReference
 from byline.runs.status import RunStatus
 from byline.runs.steps import Step, WriteFact
-from byline.store.clock import now, to_milliseconds
+from byline.store.clock import now, to_datetime, to_milliseconds
 from byline.store.moves import THE_RUN
 from byline.store.part import NOW, SqlPart
-from byline.store.protocol import LateReport, StoredRun
-from byline.store.rows import AnyRow, report_of, step_of, stored_run, write_fact_of
+from byline.store.protocol import Claimable, LateReport, StoredRun
+from byline.store.rows import AnyRow, Values, report_of, step_of, stored_run, write_fact_of
 from byline.store.tables import decision, late_report, run, step
 
 _LAST_ID: Final = UUID(int=2**128 - 1)
 _CURSOR = re.compile(r"1-(0|[1-9][0-9]{0,17})")
 
-_QUEUED = (
+_DUE = (
     select(run.c.id, run.c.due_at)
-    .where(run.c.status == RunStatus.QUEUED.value)
-    .order_by(run.c.due_at)
+    .where(
+        run.c.agent == bindparam("of"),
+        run.c.due_at >= bindparam("since"),
+        or_(run.c.due_at > bindparam("since"), run.c.id > bindparam("beyond", type_=run.c.id.type)),
+    )
+    .order_by(run.c.due_at, run.c.id)
     .limit(bindparam("at_most"))
 )
-_EXPIRED_LEASE = (
-    select(run.c.id, run.c.due_at)
-    .where(run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
-    .order_by(run.c.due_at)
-    .limit(bindparam("at_most"))
-)
+_QUEUED = _DUE.where(run.c.status == RunStatus.QUEUED.value)
+_EXPIRED_LEASE = _DUE.where(run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
 _RUNS = select(run, NOW).where(run.c.id < bindparam("before")).order_by(run.c.id.desc()).limit(bindparam("at_most"))
 _DECISIONS_OF_RUNS = (
     select(decision)
@@ -54,13 +54,17 @@ _CONFLICTS = _REPORTS.where(late_report.c.conflict.is_(True))
 class Reads(SqlPart):
     """The part of the store that only reads."""
 
-    def claimable(self, limit: int) -> Sequence[UUID]:
-        """List runs that are QUEUED or RUNNING under an expired lease, the longest waiting first."""
+    def claimable(self, limit: int, *, agents: Collection[str], after: Claimable | None = None) -> Sequence[Claimable]:
+        """List runs of these agents that are QUEUED or RUNNING under an expired lease, the longest waiting first."""
+        since, beyond = (-1, None) if after is None else (to_milliseconds(after.since), after.run_id)
 
-        def work(connection: Connection) -> list[UUID]:
-            found = [*connection.execute(_QUEUED, {"at_most": limit})]
-            found += connection.execute(_EXPIRED_LEASE, {"at_most": limit})
-            return [row.id for row in sorted(found, key=lambda row: row.due_at)[:limit]]
+        def work(connection: Connection) -> list[Claimable]:
+            found: list[AnyRow] = []
+            for agent in agents:
+                due: Values = {"of": agent, "since": since, "beyond": beyond, "at_most": limit}
+                found += connection.execute(_QUEUED, due)
+                found += connection.execute(_EXPIRED_LEASE, due)
+            return sorted(Claimable(to_datetime(row.due_at), row.id) for row in found)[:limit]
 
         return self._database.read(work)
 

@@ -45,10 +45,30 @@ class Unsealing:
         try:
             return self._sealer.unseal(sealed, table, column, self._run_id, owner)
         except (KeyMissing, SealBroken) as error:
-            if self._strict:
-                raise
-            self.problem = self.problem or str(error)
+            self._fails(error)
             return None
+
+    def turn(self, sealed: bytes | None) -> PendingTurn | None:
+        """Unseal the run's turn."""
+        data = self(sealed, "run", "turn")
+        if data is None:
+            return None
+        try:
+            return load_turn(data)
+        except ValueError:  # whose message holds what the turn holds
+            fault = unreadable("turn", self._run_id)
+        self._fails(fault)
+        return None
+
+    def _fails(self, error: KeyMissing | SealBroken) -> None:
+        if self._strict:
+            raise error
+        self.problem = self.problem or str(error)
+
+
+def unreadable(column: str, run_id: UUID) -> SealBroken:
+    """Say that a value opens with its key, and is nothing that this version of Byline reads."""
+    return SealBroken(f"the {column} of run {run_id} opens, and is none that this version of Byline can read")
 
 
 def actor_values(actor: AiActorContext) -> Values:
@@ -104,8 +124,17 @@ def message_values(run_id: UUID, messages: Iterable[Message], at: int, sealer: S
 
 
 def message_of(row: AnyRow, sealer: Sealer) -> Message:
-    """Unseal a message."""
-    return load_message(sealer.unseal(row.body, "message", "body", row.run_id, row.seq))
+    """Unseal a message.
+
+    Raises:
+        KeyMissing, SealBroken: it cannot be unsealed, or read.
+    """
+    data = sealer.unseal(row.body, "message", "body", row.run_id, row.seq)
+    try:
+        return load_message(data)
+    except ValueError:  # whose message may hold what was said
+        fault = unreadable(f"message {row.seq}", row.run_id)
+    raise fault
 
 
 def seal_turn(turn: PendingTurn, sealer: Sealer) -> bytes:
@@ -182,8 +211,7 @@ def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Sealer, *, stri
     """Read a run with the decisions of its latest suspension, the oldest first."""
     status = RunStatus(row.status)
     unseal = Unsealing(sealer, row.id, strict=strict)
-    turn_data, output = unseal(row.turn, "run", "turn"), unseal(row.output, "run", "output")
-    turn = None if turn_data is None else load_turn(turn_data)
+    turn, output = unseal.turn(row.turn), unseal(row.output, "run", "output")
     if turn is not None and status is RunStatus.AWAITING_APPROVAL and row.due_at is not None:
         turn = replace(turn, expires_at=to_datetime(row.due_at))
     decided = verdicts_of(decisions, unseal)
@@ -216,11 +244,16 @@ def _reason_of(row: AnyRow, status: RunStatus) -> Reason | None:
     return UncertaintyReason(row.reason) if status is RunStatus.UNCERTAIN else TerminationReason(row.reason)
 
 
+def words_on_fence(row: AnyRow, decisions: Iterable[AnyRow]) -> list[AnyRow]:
+    """What has been said of this attempt of the fenced call, the latest last."""
+    return [said for said in decisions if said.call_id == row.fence_call and said.attempt == row.fence_attempt]
+
+
 def _fence_verdict_of(row: AnyRow, decisions: Sequence[AnyRow]) -> FenceVerdict | None:
     """Read what is known about the fenced call: the latest word on this attempt of it."""
     if row.fence_verdict is None:
         return None
-    known = [said for said in decisions if said.call_id == row.fence_call and said.attempt == row.fence_attempt][-1]
+    *_, known = words_on_fence(row, decisions)
     return FenceVerdict(ReconcileVerdict(known.verdict), target_of(known), known.actor_id, denied_of(known))
 
 

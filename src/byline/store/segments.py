@@ -1,5 +1,6 @@
 """What a segment does to its run: create, claim, beat, advance."""
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,12 +13,23 @@ from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import NewStep, StepKind
 from byline.store.changes import BECOME_UNCERTAIN, Plan, milliseconds, refuse, stands
 from byline.store.clock import now
+from byline.store.endings import RunEnds
 from byline.store.moves import THE_RUN, forget_sealed, moving, settled_step, settling
 from byline.store.protocol import Beat, BecomeUncertain, Change, Claim, Claimed, NewRun, Progress, StoredRun
-from byline.store.rows import AnyRow, Values, actor_values, fence_of, message_of, message_values
-from byline.store.tables import message, run
+from byline.store.rows import (
+    AnyRow,
+    Values,
+    actor_values,
+    fence_of,
+    message_of,
+    message_values,
+    words_on_fence,
+)
+from byline.store.tables import TurnVerdict, message, run
 from byline.store.uncertain import UncertainCalls
 from byline.tools.effect import ToolEffect
+
+_log = logging.getLogger(__name__)
 
 _ADD_RUN = insert(run).values(created_at=now(), updated_at=now(), due_at=now() + bindparam("lease"))
 _ADD_MESSAGE = insert(message)
@@ -39,6 +51,7 @@ _TAKE_OVER = (
     .where(run.c.id == THE_RUN, run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
     .values(_CLAIM | {"takeovers": run.c.takeovers + 1, "updated_at": now()})
 )
+_PUT_BACK = moving(RunStatus.RUNNING, RunStatus.QUEUED).where(run.c.fence_verdict.is_not(None))
 _BEAT = (
     update(run)
     .where(run.c.id == THE_RUN, run.c.status == RunStatus.RUNNING.value, run.c.claim == bindparam("the_claim"))
@@ -51,7 +64,7 @@ _HOLDERS = (
 )
 
 
-class SegmentWrites(UncertainCalls):
+class SegmentWrites(UncertainCalls, RunEnds):
     """The part of the store that segments write through."""
 
     def create(self, new: NewRun, *, lease: float | None) -> Claim | StoredRun | None:
@@ -113,13 +126,16 @@ class SegmentWrites(UncertainCalls):
             # What cannot be unsealed raises here, and the claim is rolled back: the run stays.
             claimed = self._read(connection, run_id, strict=True)
             transcript = connection.execute(_TRANSCRIPT, {"the_run": run_id})
-            latest = max((said.at for said in self._decisions(connection, row)), default=None)
+            said = self._decisions(connection, row)
+            released = [verdict.at for verdict in said if verdict.verdict == TurnVerdict.APPROVE]
+            known = [word.at for word in words_on_fence(row, said)] if row.fence_verdict is not None else []
             return Claimed(
                 claim=Claim(run_id, claimed.claim),
                 run=claimed,
                 messages=tuple(message_of(line, self._sealer) for line in transcript),
                 taken_over=taken_over,
-                release_age=None if latest is None else (row.now - latest) / 1000,
+                release_age=(row.now - max(released)) / 1000 if released else None,
+                verdict_age=(row.now - known[-1]) / 1000 if known else None,
             )
 
         def stands(connection: Connection, claimed: Claimed | None) -> bool:
@@ -130,10 +146,19 @@ class SegmentWrites(UncertainCalls):
     def _give_up(self, connection: Connection, row: AnyRow) -> None:
         """End the take-overs of a run that made no progress in any of them."""
         fence = fence_of(row)
+        if fence is None and row.cancelled_by is not None:
+            self._end(connection, row.id, RunStatus.RUNNING, RunStatus.CANCELLED, TerminationReason.CANCELLED)
+            return
         if fence is None:
             reason = TerminationReason.RETRIES_EXHAUSTED
             connection.execute(settling(RunStatus.RUNNING, RunStatus.DEAD_LETTER, reason), {"the_run": row.id})
             self._add_steps(connection, row.id, [settled_step(RunStatus.DEAD_LETTER, reason)])
+            return
+        if row.fence_verdict is not None and self._was_said_by_a_person(connection, row):
+            # Nothing is executed before it is told, or before its next fence, which forgets it: so this can wait.
+            extra = {"action": "given_up", "run_id": str(row.id)}
+            _log.error("Run %s was taken over in vain; what somebody said of its write is kept", row.id, extra=extra)
+            connection.execute(_PUT_BACK, {"the_run": row.id})
             return
         repeatable = fence.effect is not ToolEffect.NON_IDEMPOTENT_WRITE
         why = UncertaintyReason.NOT_REPEATABLE if repeatable else UncertaintyReason.INTERRUPTED
@@ -142,6 +167,11 @@ class SegmentWrites(UncertainCalls):
         unknown: dict[str, JsonValue] = {"tool": fence.tool, "attempt": fence.attempt, "reason": why.value}
         self._add_steps(connection, row.id, [NewStep(StepKind.UNCERTAIN, fence.call_id, unknown)])
         self._settle_by_earlier_report(connection, row.id)
+
+    def _was_said_by_a_person(self, connection: Connection, row: AnyRow) -> bool:
+        """Whether the standing verdict on the fenced call is a person's. A fact can be found again, a word cannot."""
+        *_, latest = words_on_fence(row, self._decisions(connection, row))
+        return latest.actor_id is not None
 
     def beat(self, claims: Collection[Claim], *, lease: float) -> Mapping[Claim, Beat]:
         """Extend the leases of claims that are still held."""

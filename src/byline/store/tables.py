@@ -127,6 +127,7 @@ run = Table(
 )
 Index("byline_run_dedupe", run.c.dedupe_key, unique=True)
 Index("byline_run_due", run.c.status, run.c.due_at)
+Index("byline_run_due_of_agent", run.c.agent, run.c.status, run.c.due_at, run.c.id)
 Index("byline_run_of_status", run.c.status, run.c.id)
 Index("byline_run_of_agent", run.c.agent, run.c.id)
 Index("byline_run_of_agent_and_status", run.c.agent, run.c.status, run.c.id)

@@ -105,19 +105,19 @@ class VerdictWrites(UncertainCalls):
         def work(connection: Connection) -> None:
             row = self._waiting(connection, amendment.run_id, amendment.digest, amendment.ttl)
             said = self._decisions(connection, row)
-            if amendment.changed & {verdict.call_id for verdict in said}:
+            if (amendment.changed | amendment.verdicts.keys()) & {verdict.call_id for verdict in said}:
                 raise AlreadyDecided
             if turn.suspension != row.suspension + 1:
                 raise StoreError(f"run {row.id} has been suspended {row.suspension} times: the new turn is the next")
             write = VerdictWriter(amendment.decision_id, row.id, row.suspension, amendment.digest, self._sealer)
             rows = [write(call_id, None, amendment.actor.id) for call_id in amendment.changed]
-            # A denial that came between reading and writing stays as well: none is changed.
             keep = replace(write, suspension=turn.suspension, digest=turn.digest)
+            fresh = {i: verdict for i, verdict in amendment.verdicts.items() if isinstance(verdict, Deny)}
+            rows += [keep(call_id, verdict, amendment.actor.id) for call_id, verdict in fresh.items()]
+            connection.execute(_ADD_VERDICT, rows)
+            # As they stand now: a denial that came between reading and writing stays as well.
             stored = verdicts_of(said, Unsealing(self._sealer, row.id, strict=True))
             denials = [verdict for verdict in stored.values() if isinstance(verdict.verdict, Deny)]
-            fresh = [verdict for verdict in amendment.kept if verdict.call_id not in stored]
-            rows += [keep(denial.call_id, denial.verdict, denial.actor_id) for denial in fresh]
-            connection.execute(_ADD_VERDICT, rows)
             for denial in denials:
                 kept = keep(denial.call_id, denial.verdict, denial.actor_id)
                 connection.execute(_KEEP_VERDICT, kept | {"at": to_milliseconds(denial.at)})

@@ -66,7 +66,7 @@ class Landed:
     kind: WriteKind
 
     def __post_init__(self) -> None:
-        WriteTarget(self.record, self.kind)
+        object.__setattr__(self, "record", WriteTarget(self.record, self.kind).record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from byline.errors import ToolContractBroken
+from byline.errors import InvalidIdentifier, ToolContractBroken
 from byline.records import RecordReference, WriteKind
 from byline.tools.json_values import NotPlainJson, canonical_json, plain_json
 
@@ -20,7 +20,13 @@ TRUNCATED = "\n[truncated by Byline]"
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """The record that a call wrote, and what happened to it."""
+    """The record that a call wrote, and what happened to it.
+
+    A host's own kind of reference becomes a plain one: what is announced, stored and compared is the record.
+
+    Raises:
+        ToolContractBroken: the record is no RecordReference, or the kind no WriteKind.
+    """
 
     record: RecordReference
     kind: WriteKind
@@ -30,6 +36,8 @@ class WriteTarget:
             raise ToolContractBroken(f"a write target is a RecordReference, not {type(self.record).__name__}")
         if not isinstance(self.kind, WriteKind):
             raise ToolContractBroken("a write target needs its kind: WriteKind.CREATED or WriteKind.UPDATED")
+        if type(self.record) is not RecordReference:
+            object.__setattr__(self, "record", _plain(self.record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,13 @@ class ToolResult:
     def artifacts(self) -> Mapping[str, JsonValue]:
         """Values for the host."""
         return self._artifacts
+
+
+def _plain(record: RecordReference) -> RecordReference:
+    try:
+        return RecordReference(record.table, record.uid)
+    except InvalidIdentifier as error:
+        raise ToolContractBroken(f"a write target names no record: {error}") from None
 
 
 def bounded_text(text: str, limit: int) -> str:

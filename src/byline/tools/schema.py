@@ -55,11 +55,14 @@ class ArgumentSchema:
         `normalise(canonical_json(normalise(text))) == normalise(text)`.
 
         Raises:
-            InvalidArguments: the text is too long, no JSON object, or does not fit; or a value does not read
-                back equal from its own JSON. The message lists paths and faults; a value is in it only if a
+            InvalidArguments: the text is too long, also with the defaults filled in; no JSON object; or does not
+                fit; or a value does not read back equal from its own JSON. The message lists paths and faults; a value is in it only if a
                 validator of the host's puts it there.
         """
-        return self._read(text)[0]
+        _check_size(text)
+        normal = self._read(text)[0]
+        _check_size(canonical_json(normal))  # here, before anyone is asked, so that what was approved can run
+        return normal
 
     def values(self, arguments: Mapping[str, JsonValue]) -> dict[str, object]:
         """Turn the normalised object into the values that the function takes.
@@ -236,12 +239,15 @@ def _nodes(schema: JsonValue) -> Iterator[dict[str, JsonValue]]:
             yield from _nodes(child)
 
 
+def _check_size(text: str) -> None:
+    if isinstance(text, str) and len(text.encode("utf-8", "replace")) > MAX_ARGUMENT_BYTES:
+        raise InvalidArguments(f"arguments: more than {MAX_ARGUMENT_BYTES} bytes")
+
+
 def _check_object(text: str) -> None:
     """Refuse what pydantic would let pass: repeated keys, NULs, infinities, endless nesting."""
     if not isinstance(text, str):
         raise NotPlainJson("arguments", f"JSON text is a str, not a {type(text).__name__}")
-    if len(text) > MAX_ARGUMENT_BYTES or len(text.encode("utf-8", "replace")) > MAX_ARGUMENT_BYTES:
-        raise NotPlainJson("arguments", f"more than {MAX_ARGUMENT_BYTES} bytes")
     if not isinstance(read_json(text, "arguments"), dict):
         raise NotPlainJson("arguments", "no JSON object")
 

@@ -251,7 +251,7 @@ class FaultConformance(StoreCase):
     def test_readers_do_not_mind_a_lock(self, stage: Stage) -> None:
         run_id = stage.queued()
         with self.is_locked(stage.store, 0.2):
-            assert stage.store.claimable(1) == [run_id]
+            assert stage.claimable(1) == [run_id]
             assert stage.store.get(run_id).run_id == run_id
             assert len(stage.store.list_runs(status=None, agent=None, after=None, limit=1)) == 1
             assert stage.store.list_steps(run_id, after=0, limit=1) == []

@@ -2,8 +2,10 @@
 
 # ruff: noqa: D102 - a test's name is its documentation
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from uuid_utils.compat import uuid7
@@ -78,7 +80,7 @@ class CreationConformance(StoreCase):
     def test_created_for_nobody_it_is_queued(self, stage: Stage) -> None:
         new = _new()
         assert stage.store.create(new, lease=None) is None
-        assert stage.store.claimable(10) == [new.run_id]
+        assert stage.claimable(10) == [new.run_id]
 
     def test_same_dedupe_key_gives_the_first_run(self, stage: Stage) -> None:
         first, second = _new("order-1"), _new("order-1")
@@ -119,9 +121,9 @@ class ClaimConformance(StoreCase):
         first = stage.started()
         stage.clock.pass_by(LEASE - 0.001)
         assert stage.store.claim(first.run_id, lease=LEASE, takeovers=TAKEOVERS) is None
-        assert stage.store.claimable(10) == []
+        assert stage.claimable(10) == []
         stage.clock.pass_by(0.001)
-        assert stage.store.claimable(10) == [first.run_id]
+        assert stage.claimable(10) == [first.run_id]
         claimed = stage.store.claim(first.run_id, lease=LEASE, takeovers=TAKEOVERS)
         assert claimed is not None
         assert (claimed.taken_over, claimed.run.takeovers, claimed.claim.number) == (True, 1, 2)
@@ -155,7 +157,7 @@ class ClaimConformance(StoreCase):
             beats = stage.store.beat([held.claim, Claim(other.run_id, 7), Claim(uuid7(), 1)], lease=LEASE)
             assert beats[held.claim] == Beat(True, False)
             assert [beat.held for beat in beats.values()] == [True, False, False]
-        assert stage.store.claimable(10) == [other.run_id]
+        assert stage.claimable(10) == [other.run_id]
         assert stage.store.beat([], lease=LEASE) == {}
 
     def test_beat_tells_of_a_cancel(self, stage: Stage) -> None:
@@ -218,14 +220,74 @@ class ClaimConformance(StoreCase):
         assert (run.status, run.reason, run.fence) == (RunStatus.UNCERTAIN, reason, fence)
         assert stage.store.list_steps(segment.run_id, after=0, limit=9)[-1].kind is StepKind.UNCERTAIN
 
+    @pytest.mark.parametrize("verdict", list(ReconcileVerdict))
+    def test_a_word_outlives_takeovers_without_progress(self, stage: Stage, verdict: ReconcileVerdict) -> None:
+        segment, fence = stage.uncertain()
+        told = settlement(segment.run_id, fence, verdict)
+        stage.store.reconcile(told)
+        for _ in range(2):
+            assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=0) is not None
+            stage.clock.pass_by(LEASE)
+            assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=0) is None
+            run = stage.store.get(segment.run_id)
+            assert (run.status, run.fence, run.fence_verdict) == (RunStatus.QUEUED, fence, told.verdict)
+            assert stage.claimable(9) == [segment.run_id]
+
+    def test_a_word_to_run_it_again_is_spent_with_the_next_fence(self, stage: Stage) -> None:
+        segment, fence = stage.uncertain()
+        stage.store.reconcile(settlement(segment.run_id, fence, ReconcileVerdict.RUN_AGAIN))
+        segment = stage.claimed(segment.run_id)
+        segment.advance(SetFence(replace(fence, attempt=2)))
+        stage.clock.pass_by(LEASE)
+        assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=0) is None
+        assert stage.status(segment.run_id) is RunStatus.UNCERTAIN
+
+    def test_a_fact_that_leads_nowhere_ends_in_uncertainty(self, stage: Stage) -> None:
+        segment, fence = stage.uncertain()
+        landed = settlement(segment.run_id, fence, ReconcileVerdict.LANDED)
+        stage.store.reconcile(replace(landed, actor=None, verdict=replace(landed.verdict, actor_id=None)))
+        stage.claimed(segment.run_id)
+        stage.clock.pass_by(LEASE)
+        assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=0) is None
+        assert stage.status(segment.run_id) is RunStatus.UNCERTAIN
+
+    def test_what_is_to_be_cancelled_ends_cancelled_when_its_takeovers_are_spent(self, stage: Stage) -> None:
+        segment = stage.started()
+        stage.store.cancel(segment.run_id, "8")
+        stage.clock.pass_by(LEASE)
+        assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=0) is None
+        run = stage.store.get(segment.run_id)
+        assert (run.status, run.reason) == (RunStatus.CANCELLED, TerminationReason.CANCELLED)
+        assert stage.store.list_steps(segment.run_id, after=0, limit=9)[-1].payload["status"] == "cancelled"
+
     def test_the_longest_waiting_comes_first(self, stage: Stage) -> None:
         expired = stage.started()
         stage.clock.pass_by(LEASE + 1)
         second = stage.queued()
         stage.clock.pass_by(1)
         third = stage.queued()
-        assert stage.store.claimable(10) == [expired.run_id, second, third]
-        assert stage.store.claimable(1) == [expired.run_id]
+        assert stage.claimable(10) == [expired.run_id, second, third]
+        assert stage.claimable(1) == [expired.run_id]
+
+    def test_each_page_goes_on_behind_the_one_before(self, stage: Stage) -> None:
+        expired = [stage.started().run_id for _ in range(2)]
+        stage.clock.pass_by(LEASE + 1)
+        together = sorted(stage.queued() for _ in range(3))  # at one time: their ids are their order
+        pages: list[UUID] = []
+        after = None
+        while page := stage.store.claimable(2, agents=["editor", "clerk"], after=after):
+            pages += [found.run_id for found in page]
+            after = page[-1]
+        assert pages == [*sorted(expired), *together]
+
+    def test_only_runs_of_the_named_agents_are_listed(self, stage: Stage) -> None:
+        segment = stage.started(agent="clerk")
+        segment.advance(HandBack())
+        stage.clock.pass_by(1)
+        mine = stage.queued()
+        assert stage.claimable(9) == [mine]
+        assert stage.claimable(9, "clerk", "editor") == [segment.run_id, mine]
+        assert stage.store.claimable(9, agents=()) == []
 
 
 class AdvanceConformance(StoreCase):
@@ -285,6 +347,25 @@ class AdvanceConformance(StoreCase):
         run = stage.store.get(segment.run_id)
         assert (run.status, run.fence) == (RunStatus.RUNNING, fence)
 
+    @pytest.mark.parametrize("cancelled", [False, True])
+    @pytest.mark.parametrize("verdict", list(ReconcileVerdict))
+    def test_a_fence_is_handed_back_with_its_verdict(
+        self, stage: Stage, verdict: ReconcileVerdict, cancelled: bool
+    ) -> None:
+        segment, fence = stage.uncertain()
+        told = settlement(segment.run_id, fence, verdict)
+        stage.store.reconcile(told)
+        segment = stage.claimed(segment.run_id)
+        if cancelled:
+            stage.store.cancel(segment.run_id, "8")
+        assert segment.advance(HandBack()) is cancelled
+        run = stage.store.get(segment.run_id)
+        assert (run.status, run.fence, run.fence_verdict) == (RunStatus.QUEUED, fence, told.verdict)
+        segment = stage.claimed(segment.run_id)
+        segment.advance(Progress(clears=fence.call_id))
+        with pytest.raises(CancelRequested) if cancelled else nullcontext():
+            segment.advance(HandBack())
+
     def test_nothing_is_uncertain_without_a_fence(self, stage: Stage) -> None:
         with pytest.raises(StoreError):
             stage.started().advance(BecomeUncertain(reason=UncertaintyReason.RAISED))
@@ -294,7 +375,7 @@ class AdvanceConformance(StoreCase):
         segment.advance(BecomeUncertain(reason=UncertaintyReason.UNNAMED))
         run = stage.store.get(segment.run_id)
         assert (run.status, run.reason, run.fence) == (RunStatus.UNCERTAIN, UncertaintyReason.UNNAMED, fence)
-        assert stage.store.claimable(10) == []
+        assert stage.claimable(10) == []
 
     def test_suspended_turn_comes_back_with_its_expiry(self, stage: Stage) -> None:
         turn = stage.waiting(calls=2, ttl=90)
@@ -369,5 +450,5 @@ class AdvanceConformance(StoreCase):
         segment.advance(DONE)
         with pytest.raises(ClaimLost):
             segment.advance(Progress())
-        assert stage.store.claimable(9) == []
+        assert stage.claimable(9) == []
         assert stage.store.claim(segment.run_id, lease=LEASE, takeovers=9) is None

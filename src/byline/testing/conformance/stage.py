@@ -118,6 +118,10 @@ class Stage:
         segment.advance(BecomeUncertain(reason=UncertaintyReason.RAISED))
         return segment, fence
 
+    def claimable(self, limit: int, *agents: str) -> list[UUID]:
+        """Which runs can be claimed; without agents, those of the agent that runs are made of here."""
+        return [found.run_id for found in self.store.claimable(limit, agents=agents or ("editor",))]
+
     def status(self, run_id: UUID) -> RunStatus:
         """Where a run stands."""
         return self.store.get(run_id).status

@@ -2,16 +2,19 @@
 
 # ruff: noqa: D102 - a test's name is its documentation
 
+from collections.abc import Mapping
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from uuid_utils.compat import uuid7
 
-from byline.approval.decision import Approve, CallVerdict, Deny, ReconcileVerdict
+from byline.approval.decision import Approve, Deny, ReconcileVerdict
 from byline.approval.turn import PendingTurn
 from byline.errors import (
     AlreadyDecided,
     ApprovalExpired,
+    ClaimLost,
     DecidedAndFinished,
     NotRetryable,
     RunFinished,
@@ -39,7 +42,13 @@ from byline.testing.conformance.stage import (
 FAILED = Settle(status=RunStatus.FAILED, reason=TerminationReason.MAX_ROUNDS)
 
 
-def amendment(turn: PendingTurn, *kept: CallVerdict, changed: int = 0, ttl: float | None = None) -> Amendment:
+def amendment(
+    turn: PendingTurn,
+    verdicts: Mapping[UUID, Approve | Deny] | None = None,
+    *,
+    changed: int = 0,
+    ttl: float | None = None,
+) -> Amendment:
     """A turn with other arguments for one of its calls."""
     calls = list(turn.calls)
     calls[changed] = pending(calls[changed].id, title="New")
@@ -51,7 +60,7 @@ def amendment(turn: PendingTurn, *kept: CallVerdict, changed: int = 0, ttl: floa
         actor=APPROVER,
         changed=frozenset({calls[changed].id}),
         turn=amended,
-        kept=kept,
+        verdicts={} if verdicts is None else verdicts,
         ttl=ttl,
     )
 
@@ -161,8 +170,7 @@ class DecisionConformance(StoreCase):
     def test_changed_arguments_wait_anew_under_a_new_digest(self, stage: Stage) -> None:
         turn = stage.waiting(calls=3, ttl=10)
         stage.store.decide(ruling(turn, {turn.calls[1].id: Deny("never")}))
-        late = CallVerdict(turn.calls[2].id, Deny("nor this"), APPROVER.id, stage.store.get(turn.run_id).updated_at)
-        change = amendment(turn, late, ttl=50)
+        change = amendment(turn, {turn.calls[2].id: Deny("nor this")}, ttl=50)
         stage.store.amend(change)
         run = stage.store.get(turn.run_id)
         assert run.turn is not None
@@ -176,6 +184,53 @@ class DecisionConformance(StoreCase):
         stage.clock.pass_by(40)
         first = {turn.calls[0].id: Approve()}
         assert stage.store.decide(ruling(change.turn, first)) is RunStatus.QUEUED
+
+    @pytest.mark.parametrize("given", [Approve(), Deny()])
+    @pytest.mark.parametrize("named", [Approve(), Deny("no")])
+    def test_a_verdict_beside_a_change_is_on_an_undecided_call(
+        self, stage: Stage, given: Approve | Deny, named: Approve | Deny
+    ) -> None:
+        turn = stage.waiting(calls=2)
+        other = turn.calls[1].id
+        stage.store.decide(ruling(turn, {other: given}))
+        with pytest.raises(AlreadyDecided):
+            stage.store.amend(amendment(turn, {other: named}))
+        run = stage.store.get(turn.run_id)
+        assert (run.suspension, run.turn_digest, run.decided[other].verdict) == (1, turn.digest, given)
+
+    def test_a_release_beside_a_change_is_of_the_turn_that_was_read(self, stage: Stage) -> None:
+        turn = stage.waiting(calls=2)
+        stage.store.amend(amendment(turn, {turn.calls[1].id: Approve()}))
+        assert stage.store.get(turn.run_id).decided == {}
+
+    def test_the_age_of_a_release_is_that_of_a_persons_release(self, stage: Stage) -> None:
+        segment, fence = stage.uncertain(calls=2)
+        stage.clock.pass_by(100)
+        landed = settlement(segment.run_id, fence, ReconcileVerdict.LANDED)
+        stage.store.reconcile(replace(landed, actor=None, verdict=replace(landed.verdict, actor_id=None)))
+        stage.clock.pass_by(5)
+        claimed = stage.store.claim(segment.run_id, lease=LEASE, takeovers=0)
+        assert claimed is not None
+        assert (claimed.release_age, claimed.verdict_age) == (105.0, 5.0)
+
+    @pytest.mark.parametrize("verdict", list(ReconcileVerdict))
+    def test_a_word_on_one_call_makes_no_release_of_another_younger(
+        self, stage: Stage, verdict: ReconcileVerdict
+    ) -> None:
+        segment, fence = stage.uncertain(calls=2)
+        stage.clock.pass_by(100)
+        stage.store.reconcile(settlement(segment.run_id, fence, verdict))
+        stage.clock.pass_by(5)
+        claimed = stage.store.claim(segment.run_id, lease=LEASE, takeovers=0)
+        assert claimed is not None
+        assert (claimed.release_age, claimed.verdict_age) == (105.0, 5.0)
+
+    def test_no_word_has_no_age(self, stage: Stage) -> None:
+        turn = stage.waiting()
+        stage.store.decide(ruling(turn, {turn.calls[0].id: Deny()}))
+        claimed = stage.store.claim(turn.run_id, lease=LEASE, takeovers=0)
+        assert claimed is not None
+        assert (claimed.release_age, claimed.verdict_age) == (None, None)
 
     def test_decided_call_is_not_changed(self, stage: Stage) -> None:
         turn = stage.waiting(calls=2)
@@ -328,6 +383,17 @@ class EndingConformance(StoreCase):
         assert stage.store.cancel(held.run_id, "8") is RunStatus.RUNNING
         assert stage.store.cancel(held.run_id, "9") is RunStatus.RUNNING
         assert held.advance(Progress()) is True
+
+    def test_cancel_ends_what_a_dead_segment_left(self, stage: Stage) -> None:
+        dead, (writing, _) = stage.started(), stage.fenced()
+        stage.clock.pass_by(LEASE - 0.001)
+        assert stage.store.cancel(dead.run_id, "8") is RunStatus.RUNNING
+        stage.clock.pass_by(0.001)
+        assert stage.store.cancel(dead.run_id, "8") is RunStatus.CANCELLED
+        assert stage.store.cancel(writing.run_id, "8") is RunStatus.RUNNING  # its fence stands (P9)
+        assert stage.store.list_steps(dead.run_id, after=0, limit=9)[-1].kind is StepKind.SETTLED
+        with pytest.raises(ClaimLost):
+            dead.advance(Progress())
 
     def test_cancel_waits_for_what_is_known_of_a_write(self, stage: Stage) -> None:
         segment, fence = stage.uncertain()

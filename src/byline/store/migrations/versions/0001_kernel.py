@@ -103,6 +103,7 @@ def _run() -> None:
     )
     op.create_index("byline_run_dedupe", "byline_run", ["dedupe_key"], unique=True)
     op.create_index("byline_run_due", "byline_run", ["status", "due_at"])
+    op.create_index("byline_run_due_of_agent", "byline_run", ["agent", "status", "due_at", "id"])
     op.create_index("byline_run_of_status", "byline_run", ["status", "id"])
     op.create_index("byline_run_of_agent", "byline_run", ["agent", "id"])
     op.create_index("byline_run_of_agent_and_status", "byline_run", ["agent", "status", "id"])
