@@ -69,6 +69,7 @@ class AgentFacts(TypedDict, total=False):
     max_rounds: int
     second_approver: bool
     approval_ttl: float | None
+    model_timeout: float
 
 
 class Settings(TypedDict, total=False):
@@ -196,6 +197,7 @@ class Host:
             max_rounds=facts.get("max_rounds", 20),
             second_approver=facts.get("second_approver", False),
             approval_ttl=facts.get("approval_ttl"),
+            model_timeout=facts.get("model_timeout", 600.0),
         )
         if "dispatcher" not in settings:
             settings.setdefault("listeners", [self.listen])

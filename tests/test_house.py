@@ -19,7 +19,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # Modules past this many lines have two subjects, or stand here with the reason why they have one.
 MOST_LINES = 400
 LONG_FOR_A_REASON: dict[str, str] = {
-    "loop.py": "one class, the way of a turn from its answer to its results: what `invoke` is called behind, in one view",
+    "loop.py": "one class, the way of a turn from its answer to its results: all that leads to `invoke`, in one view",
     "runtime/runtime.py": "the public face: one class, most of it what each method takes, gives and raises",
     "store/protocol.py": "the contract of every store in one place: values and docstrings, no code",
 }

@@ -14,11 +14,12 @@ from byline.actors import AiActorContext
 from byline.approval.decision import CallVerdict
 from byline.approval.fence import Fence, FenceVerdict
 from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
+from byline.hosted import MAX_TEXT_BYTES, bounded_text
 from byline.models.messages import AssistantMessage, Message, ToolMessage
 from byline.runs.status import TerminationReason, UncertaintyReason
 from byline.tools.context import ToolContext
 from byline.tools.effect import ToolEffect
-from byline.tools.result import MAX_TEXT_BYTES, ToolResult, WriteTarget, bounded_text
+from byline.tools.result import ToolResult, WriteTarget
 from byline.tools.schema import canonical_json
 
 

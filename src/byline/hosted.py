@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from byline.tools.result import MAX_TEXT_BYTES, bounded_text
+from byline.errors import ToolContractBroken
 
 T = TypeVar("T")
 
+MAX_TEXT_BYTES = 50_000
+"""Longest text that reaches the model, in bytes of UTF-8."""
+TRUNCATED = "\n[truncated by Byline]"
 PATIENCE = 0.5
 """Seconds that cancelled code gets to end before it is left to itself."""
 
@@ -62,6 +65,21 @@ async def _kept(asked: Awaitable[T]) -> T | _Raised:
         raise
     except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
         return _Raised(error)
+
+
+def bounded_text(text: str, limit: int) -> str:
+    """Cut a text to `limit` bytes of UTF-8, at a character's border; half a surrogate pair becomes U+FFFD.
+
+    Raises:
+        ToolContractBroken: it is no str.
+    """
+    if not isinstance(text, str):
+        raise ToolContractBroken(f"a result's text is a str, not {type(text).__name__}")
+    # UTF-16 joins two halves that Python kept apart, and makes one U+FFFD of a half on its own.
+    data = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - len(TRUNCATED)].decode("utf-8", "ignore") + TRUNCATED
 
 
 def words_of(error: BaseException) -> str:

@@ -30,7 +30,7 @@ class Order:
     """What a process is to do.
 
     Attributes:
-        do: what it asks of its runtime.
+        do: what it asks of its runtime; "serve": nothing, the runtime itself recovers while it is open.
         turns: the calls that its model makes, turn by turn.
         run_id: the run it is about.
         verdict: what it says of an uncertain call.
@@ -41,7 +41,7 @@ class Order:
         serves: it closes the runtime at SIGTERM, as a worker does.
     """
 
-    do: Literal["run", "decide", "execute", "recover", "reconcile"]
+    do: Literal["run", "decide", "execute", "recover", "reconcile", "serve"]
     turns: tuple[Sequence[ModelCall], ...]
     _: KW_ONLY
     run_id: UUID | None = None
@@ -95,6 +95,7 @@ async def _work(order: Order, site: Site) -> None:
         "beat": order.beat,
         "grace": order.grace,
         "max_takeovers": order.max_takeovers,
+        "recover": order.do == "serve",
     }
     if site.points.watches("dispatching"):
         settings["dispatcher"] = PointedDispatcher(site)
@@ -105,8 +106,9 @@ async def _work(order: Order, site: Site) -> None:
     async with runtime:
         asked = asyncio.create_task(_ask(order, runtime))
         stopping = asyncio.create_task(stopped.wait())
+        awaited = {stopping} if order.do == "serve" else {asked, stopping}
         try:
-            await asyncio.wait({asked, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # by SIGINT, which asyncio.run makes of it
             asked.cancel()
             site.points.reach("stopping")
@@ -127,6 +129,8 @@ async def _ask(order: Order, runtime: AgentRuntime) -> None:
         return
     if order.do == "recover":
         await runtime.recover()
+        return
+    if order.do == "serve":
         return
     assert order.run_id is not None
     if order.do == "execute":

@@ -162,8 +162,8 @@ async def test_a_run_that_takes_long_holds_up_no_other(site: Site) -> None:
             await let_go.wait()
         return "Done."
 
-    runtime = site.runtime([answer], store=site.url, recover=True, lease=0.6, beat=0.2)
-    async with runtime, asyncio.timeout(20):
+    runtime = site.runtime([answer], store=site.url, recover=True, lease=0.6, beat=0.2, grace=0.5)
+    async with runtime, asyncio.timeout(10):
         slow = await runtime.enqueue("editor", "Take long.", actor=ALICE)
         await hanging.wait()
         quick = await runtime.enqueue("editor", "Take up the others.", actor=ALICE)

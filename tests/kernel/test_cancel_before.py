@@ -25,7 +25,7 @@ from byline import (
 from byline.models.scripted import Reply, Turn
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host
-from tests.kernel.entries import Clock, die_after_claim, left_queued, store_of, until_left, waiting
+from tests.kernel.entries import LEASE, Clock, die_after_claim, left_queued, store_of, until_left, waiting
 from tests.kernel.stopping import ADD, READ, SET, WHENCE, Hold, Whence, cancel, outcomes
 
 TURN: list[Turn] = [[SET, READ, ADD], "Done."]
@@ -83,15 +83,21 @@ async def test_of_a_released_turn_that_nobody_has_taken_up(host: Host) -> None:
 
 @pytest.mark.promise("P22", "P21")
 @pytest.mark.report(18, 29)
-async def test_of_a_turn_whose_process_has_died(host: Host) -> None:
-    """Nobody knows yet that it is dead: the cancel is asked for, and whoever takes the run over carries it out."""
+@pytest.mark.parametrize("known", ["thought alive", "known to be dead"])
+async def test_of_a_turn_whose_process_has_died(host: Host, known: str) -> None:
+    """While its lease holds, nobody knows that it is dead: whoever takes the run over carries the cancel out."""
     clock = Clock()
     run_id = await left_queued(host, TURN, clock)
     die_after_claim(host, run_id, clock)
     async with host.runtime(model := ScriptedModel(TURN), store=store_of(host, clock)) as runtime:
-        run = await runtime.cancel(run_id, actor=ALICE)
-        assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
-        assert (await runtime.recover()).executed == (run_id,)
+        if known == "thought alive":
+            clock.now -= LEASE
+            run = await runtime.cancel(run_id, actor=ALICE)
+            assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
+            clock.now += LEASE
+            assert (await runtime.recover()).executed == (run_id,)
+        else:
+            assert (await runtime.cancel(run_id, actor=ALICE)).status is RunStatus.CANCELLED
         assert await outcomes(runtime, run_id) == NONE_RAN
         await is_cancelled(host, runtime, run_id, model, asked=0)
 

@@ -14,13 +14,16 @@ from byline import (
     NotAllowed,
     RunFinished,
     RunStatus,
+    StepKind,
     TerminationReason,
     UnknownRun,
 )
+from byline.store.sealing import KeyRing
+from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host, People
 from tests.kernel.entries import Clock, store_of, waiting
-from tests.kernel.stopping import SET
+from tests.kernel.stopping import SET, kinds
 
 CAROL = AiActorContext.user("9")
 """Neither started the run, nor comes with a grant."""
@@ -108,6 +111,18 @@ async def test_what_has_ended_is_not_cancelled(host: Host, ended: str) -> None:
         with pytest.raises(RunFinished):
             await runtime.cancel(run_id, actor=ALICE)
         assert await runtime.get_run(run_id) == before
+
+
+@pytest.mark.promise("P22", "P23")
+async def test_a_process_without_the_key_can_cancel(host: Host) -> None:
+    """It cannot read which calls there were; that is no reason to let the run wait."""
+    async with host.runtime([[SET], "Done."]) as runtime:
+        run_id = await waits(runtime)
+    store = SqlStore(str(store_of(host).engine.url), keys=KeyRing.generate())
+    async with host.runtime([[SET], "Done."], store=store) as other:
+        assert (await other.get_run(run_id)).problem is not None
+        assert (await other.cancel(run_id, actor=ALICE)).status is RunStatus.CANCELLED
+        assert await kinds(other, run_id) == [StepKind.MODEL, StepKind.SUSPENDED, StepKind.SETTLED]
 
 
 @pytest.mark.promise("P22")

@@ -302,8 +302,8 @@ async def test_a_process_without_the_tool_can_deny_and_cancel(host: Host) -> Non
         denied = await without.decide(one.run_id, Decision.deny(digest(one), "No."), actor=BOB)
         assert denied.status is RunStatus.QUEUED
         assert denied.problem == "agent 'editor' is not loaded in this process"
-        recovered = await without.recover()
-        assert dict(recovered.skipped) == {one.run_id: denied.problem}
+        assert (await without.recover()).executed == ()
+        assert (await without.get_run(one.run_id)) == denied
         cancelled = await without.cancel(other.run_id, actor=ALICE)
         assert cancelled.status is RunStatus.CANCELLED
     model = ScriptedModel(script)

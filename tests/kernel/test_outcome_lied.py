@@ -10,7 +10,7 @@ from byline import AfterAiRecordWrittenEvent, RunStatus, StepKind, TerminationRe
 from byline.models.scripted import Turn
 from byline.testing import ScriptedModel, call
 from tests.host import ALICE, Host
-from tests.kernel.entries import Clock, start_and_approve, store_of, until
+from tests.kernel.entries import ENTRIES, Clock, Entry, executed, store_of, until
 from tests.kernel.silence import Silence
 from tests.kernel.writers import PAGE, WRITE, Held, writer
 from tests.unit.hearing import Ears
@@ -43,10 +43,10 @@ async def test_a_lie_is_announced_and_recorded_and_then_the_run_fails(host: Host
 
 @pytest.mark.promise("P10")
 @pytest.mark.report(18)
-async def test_after_a_lie_no_approved_write_of_the_turn_runs(host: Host) -> None:
-    async with host.runtime([[WRITE, ADD], "Never said."], tools=with_liar(host)) as runtime:
-        run = await start_and_approve(runtime)
-
+@pytest.mark.parametrize("entry", ENTRIES)
+async def test_after_a_lie_no_approved_write_of_the_turn_runs(host: Host, entry: Entry) -> None:
+    turns: list[Turn] = [[WRITE, ADD], "Never said."]
+    async with executed(host, entry, turns, tools=with_liar(host)) as (runtime, run):
         assert (run.status, run.reason) == LIED
         assert (host.executions("write"), host.executions("add_element")) == (1, 0)
         assert host.heard() == [("pages:42", "updated")]
@@ -116,7 +116,7 @@ async def test_a_run_that_is_to_be_handed_back_fails_at_a_lie_all_the_same(host:
         assert host.heard() == [("pages:42", "updated")]
 
 
-@pytest.mark.promise("P10", "P18")
+@pytest.mark.promise("P8", "P10", "P18")
 async def test_a_lie_whose_claim_was_lost_is_reported_late(host: Host) -> None:
     clock, held = Clock(), Held()
     lying = [writer(host, ToolEffect.READ_ONLY, held)]

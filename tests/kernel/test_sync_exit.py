@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
 import sys, threading
 from pathlib import Path
-from byline import Decision
+from byline import Decision, RuntimeClosed
 from tests.host import ALICE, BOB, Host
 from tests.kernel.stopping import SET
 
@@ -41,7 +41,7 @@ ENDS = {
         0,
     ),
     "a thread that holds up no exit still asks": (
-        "def ask():\n    while True: runtime.sync.list_runs()\n"
+        "def ask():\n    while True:\n        try: runtime.sync.list_runs()\n        except RuntimeClosed: return\n"
         "work(runtime.sync.__enter__())\nthreading.Thread(target=ask, daemon=True).start()\n",
         0,
     ),

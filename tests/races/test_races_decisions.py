@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from byline import RunStatus
+from byline import AlreadyDecided, RunFinished, RunStatus
 from tests.races.crew import Ground, Threads
 from tests.races.outcome import Left, left
-from tests.races.stage import ALICE, BOB, FEW, ROUNDS, TTL, Contestant, Round, Site, Stage, told
+from tests.races.stage import ALICE, BOB, FEW, ROUNDS, TTL, Contestant, OwnClock, Round, Site, Stage, told
 
 WROTE = Left("completed", "answered", ran=1, heard=1, facts=1, outcomes=("succeeded",))
 DENIED = Left("completed", "answered", ran=0, heard=0, facts=0, outcomes=("denied",))
@@ -65,6 +65,25 @@ def every(rounds: list[tuple[tuple[str, ...], Left]], *legal: tuple[tuple[str, .
 def test_two_approvals(ground: Ground, site: Site) -> None:
     rounds = race(site, ground, approves, approves)
     every(rounds, (("completed", "AlreadyDecided"), WROTE), (("AlreadyDecided", "completed"), WROTE))
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.report(20, 21)
+def test_who_comes_second_is_told_so_however_fast_the_run_was(site: Site) -> None:
+    """It has ended by then: that is true as well, and whoever asks for the one error or the other finds it."""
+    clock = OwnClock()
+    rounds = site.prepare(clock, 2)
+    with site.runtime(clock).sync as runtime:
+        first, second = rounds
+        assert runtime.decide(first.run_id, first.approve, actor=BOB).status is RunStatus.COMPLETED
+        for late in (first.approve, first.deny, first.change):
+            with pytest.raises(AlreadyDecided) as raised:
+                runtime.decide(first.run_id, late, actor=BOB)
+            assert isinstance(raised.value, RunFinished)
+        with pytest.raises(RunFinished) as other:  # another turn's decision was never taken
+            runtime.decide(first.run_id, second.approve, actor=BOB)
+        assert not isinstance(other.value, AlreadyDecided)
+    assert site.lines("ran")[str(first.run_id)] == 1
 
 
 @pytest.mark.promise("P13")

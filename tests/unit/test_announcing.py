@@ -194,11 +194,6 @@ class GeneratorObject:
         yield
 
 
-class GeneratorObject:
-    def __call__(self, event: AfterAiRecordWrittenEvent) -> Iterator[None]:
-        yield
-
-
 @pytest.mark.parametrize(
     "listeners, message",
     [
@@ -208,7 +203,6 @@ class GeneratorObject:
         (Ears(), "iterable of callables, not .*Ears"),
         ([generator], "generator function"),
         ([functools.partial(generator)], "generator function"),
-        ([GeneratorObject()], "GeneratorObject is a generator function"),
         ([GeneratorObject()], "GeneratorObject is a generator function"),
         ([EVENT.record.parse, EVENT.record.parse], r"RecordReference\.parse is given twice"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Self, TypeAlias, cast
+from typing import Self, TypeAlias
 from uuid import UUID
 
 from pydantic import JsonValue
@@ -181,7 +181,7 @@ def _calls(deny: object) -> frozenset[UUID]:
     """Return the ids of calls, of whatever kind of collection they were given in."""
     if not isinstance(deny, Collection):
         raise InvalidIdentifier("the calls to deny are a collection of their ids")
-    calls = [call_id for call_id in cast("Collection[object]", deny) if isinstance(call_id, UUID)]
+    calls = [call_id for call_id in deny if isinstance(call_id, UUID)]
     if len(calls) < len(deny):
         raise InvalidIdentifier("a call is named by its id, a UUID")
     return frozenset(calls)
@@ -192,4 +192,3 @@ def _target(record: RecordReference, kind: WriteKind) -> WriteTarget:
         return WriteTarget(record, kind)
     except ToolContractBroken as error:  # here it is a person's word, and no tool's
         raise InvalidIdentifier(str(error)) from None
-

@@ -4,7 +4,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
 from byline.approval.turn import PendingCall, PendingTurn
@@ -121,11 +121,14 @@ class Gate:
         return None
 
     async def _answer(self, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T:
+        answer: T | Awaitable[T]
         if inspect.iscoroutinefunction(ask):
-            answer: T | Awaitable[T] = ask(*arguments)
+            answer = ask(*arguments)
         else:
             answer = await self._threads.submit(lambda: ask(*arguments))
-        return await answer if inspect.isawaitable(answer) else answer
+        if inspect.isawaitable(answer):
+            return cast("T", await answer)
+        return cast("T", answer)  # what is no Awaitable[T] is a T
 
     async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:
         """Ask on a thread if the authority is sync: it may use a database; bounded in time."""

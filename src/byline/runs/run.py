@@ -99,7 +99,8 @@ class Run:
         pending: the turn that waits, with AWAITING_APPROVAL only; None if `problem` says that it cannot be read.
         uncertain: the write nobody knows the outcome of, with UNCERTAIN only.
         output: the model's closing words, with COMPLETED only.
-        problem: why this process cannot execute or read it (a missing agent, tool or key), or None.
+        problem: why this process cannot execute or read it (a missing agent, tool or key), or None. A list reads no
+            transcript: whether that opens is found when the run is executed, and `recover` names it as skipped.
     """
 
     run_id: UUID

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 CANCEL_PATIENCE = 5.0
 """Seconds that `cancel` waits for a segment to end; it is cancelled in the store already."""
+ABORT_PATIENCE = 5.0
+"""Seconds that the store gets, past the grace, to take in what was broken off."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +85,8 @@ class Opened:
             for _, segment in list(self._segments.values()):
                 segment.stop(why)
             if self._tasks:
-                await asyncio.wait(set(self._tasks), timeout=grace)
+                patience = grace if why is Stop.HAND_BACK else max(grace, ABORT_PATIENCE)
+                await asyncio.wait(set(self._tasks), timeout=patience)
         for task in list(self._tasks):
             _log.error("Something of the runtime did not end in time", extra={"action": "not_ended"})
             task.cancel()

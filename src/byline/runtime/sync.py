@@ -104,7 +104,9 @@ class SyncRuntime:
         try:
             while not wait((asked,), timeout=LOOK).done:
                 if not there.is_running() and asked.cancel():
-                    asking.close()
+                    if there.is_closed():
+                        asking.close()
+                    break
             return asked.result()
         except CancelledError:  # the runtime's end, not this caller's
             raise RuntimeClosed from None

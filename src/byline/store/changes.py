@@ -80,9 +80,7 @@ _SUSPEND = Guarded.of(
     _NO_FENCE,
     run.c.suspension < bindparam("the_number"),
 )
-_HAND_BACK = Guarded.of(
-    moving(RunStatus.RUNNING, RunStatus.QUEUED), or_(_NO_FENCE, run.c.fence_verdict.is_not(None))
-)
+_HAND_BACK = Guarded.of(moving(RunStatus.RUNNING, RunStatus.QUEUED), or_(_NO_FENCE, run.c.fence_verdict.is_not(None)))
 BECOME_UNCERTAIN = Guarded.of(
     moving(RunStatus.RUNNING, RunStatus.UNCERTAIN).values(reason=bindparam("why"), fence_verdict=null()),
     run.c.fence_call.is_not(None),

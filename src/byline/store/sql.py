@@ -77,7 +77,8 @@ class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Reads):
             return KeyRing.generate()
         if self._database.path is not None:
             key_file = key_file_of(self._database.path)
-            if not key_file.exists() and self._database.read(holds_sealed):
+            # Looked for again: another process may have made it meanwhile, and have sealed something since.
+            if not key_file.exists() and self._database.read(holds_sealed) and not key_file.exists():
                 raise KeyMissing(
                     f"{self._database.name} holds sealed content, and its key file {key_file} is not there: "
                     f"restore it, or set {ENVIRONMENT_VARIABLE}"

@@ -9,11 +9,12 @@ from typing import Concatenate, Generic, Never, ParamSpec, TypeVar, cast, overlo
 from pydantic import JsonValue
 
 from byline.errors import ConfigurationError, InvalidArguments, ToolContractBroken, ToolError
+from byline.hosted import bounded_text
 from byline.threads import DaemonThreads
 from byline.tools.context import ToolContext
 from byline.tools.effect import ToolEffect
 from byline.tools.protocol import Landed, NotLanded, ToolSpec, Verification
-from byline.tools.result import ToolResult, bounded_text
+from byline.tools.result import ToolResult
 from byline.tools.schema import ArgumentSchema, argument_schema
 
 DEFAULT_TIMEOUT = 60.0

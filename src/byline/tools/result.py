@@ -8,14 +8,14 @@ from typing import Self
 from pydantic import JsonValue
 
 from byline.errors import InvalidIdentifier, ToolContractBroken
+from byline.hosted import MAX_TEXT_BYTES as MAX_TEXT_BYTES
+from byline.hosted import TRUNCATED as TRUNCATED
+from byline.hosted import bounded_text
 from byline.records import RecordReference, WriteKind
 from byline.tools.json_values import NotPlainJson, canonical_json, plain_json
 
-MAX_TEXT_BYTES = 50_000
-"""Longest text that reaches the model, in bytes of UTF-8."""
 MAX_ARTIFACT_BYTES = 1_000_000
 """Most artifacts of one result, in bytes of their JSON."""
-TRUNCATED = "\n[truncated by Byline]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +132,3 @@ def _plain(record: RecordReference) -> RecordReference:
         return RecordReference(record.table, record.uid)
     except InvalidIdentifier as error:
         raise ToolContractBroken(f"a write target names no record: {error}") from None
-
-
-def bounded_text(text: str, limit: int) -> str:
-    """Cut a text to `limit` bytes of UTF-8, at a character's border; half a surrogate pair becomes U+FFFD.
-
-    Raises:
-        ToolContractBroken: it is no str.
-    """
-    if not isinstance(text, str):
-        raise ToolContractBroken(f"a result's text is a str, not {type(text).__name__}")
-    # UTF-16 joins two halves that Python kept apart, and makes one U+FFFD of a half on its own.
-    data = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-    if len(data) <= limit:
-        return data.decode()
-    return data[: limit - len(TRUNCATED)].decode("utf-8", "ignore") + TRUNCATED

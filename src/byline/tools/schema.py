@@ -55,9 +55,9 @@ class ArgumentSchema:
         `normalise(canonical_json(normalise(text))) == normalise(text)`.
 
         Raises:
-            InvalidArguments: the text is too long, also with the defaults filled in; no JSON object; or does not
-                fit; or a value does not read back equal from its own JSON. The message lists paths and faults; a value is in it only if a
-                validator of the host's puts it there.
+            InvalidArguments: the text is too long, also with its defaults filled in; it is no JSON object, or does
+                not fit; or a value does not read back equal from its own JSON. The message lists paths and faults;
+                a value is in it only if a validator of the host's puts it there.
         """
         _check_size(text)
         normal = self._read(text)[0]

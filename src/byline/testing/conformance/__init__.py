@@ -8,12 +8,14 @@ Whoever makes a `RunStore` derives test classes from these and provides what `St
 `StoreConformance` is all of them in one class. Needs pytest.
 """
 
+from byline.testing.conformance.claims import ClaimConformance
+from byline.testing.conformance.endings import EndingConformance
 from byline.testing.conformance.faults import FaultConformance
 from byline.testing.conformance.races import ClaimRaces, DecisionRaces
 from byline.testing.conformance.reads import ReadConformance
-from byline.testing.conformance.segments import AdvanceConformance, ClaimConformance, CreationConformance
+from byline.testing.conformance.segments import AdvanceConformance, CreationConformance
 from byline.testing.conformance.stage import FakeClock, Stage, StoreCase
-from byline.testing.conformance.verdicts import DecisionConformance, EndingConformance, ReconciliationConformance
+from byline.testing.conformance.verdicts import DecisionConformance, ReconciliationConformance
 
 
 class StoreConformance(
