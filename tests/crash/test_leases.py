@@ -13,7 +13,7 @@ from tests.crash.story import queued, suspended
 from tests.crash.workers import PATIENCE, Workers
 from tests.host import ALICE
 
-LEASE, BEAT = 1.0, 0.25
+LEASE, BEAT = 1.5, 0.25
 TEN_MINUTES = 600.0
 
 
@@ -45,10 +45,9 @@ async def test_a_tool_that_blocks_for_three_leases_keeps_its_run(
 @pytest.mark.parametrize("killed", [True, False], ids=["dead", "without a heartbeat"])
 async def test_a_run_whose_lease_has_run_out_is_taken_over(site: Site, workers: Workers, killed: bool) -> None:
     """By the database's own clock, and not before: the test above would prove nothing if nothing were ever taken."""
-    lease, beat = 0.6, 0.2
     run = await suspended(site, [SET.call])
     order = Order(
-        "decide", ([SET.call],), run_id=run.run_id, watched={"execute begins"}, lease=lease, beat=beat, heartless=True
+        "decide", ([SET.call],), run_id=run.run_id, watched={"execute begins"}, lease=LEASE, beat=BEAT, heartless=True
     )
     claimed_after = time.monotonic()
     worker = workers.start(order).at("execute begins")
@@ -58,7 +57,7 @@ async def test_a_run_whose_lease_has_run_out_is_taken_over(site: Site, workers: 
         while not (await runtime.recover()).executed:
             assert time.monotonic() < claimed_after + PATIENCE
             await asyncio.sleep(0.02)
-        assert time.monotonic() > claimed_after + lease
+        assert time.monotonic() > claimed_after + LEASE
         assert (await runtime.get_run(run.run_id)).status is RunStatus.COMPLETED
     assert site.ran(SET.tool) == [(1, 2), (2, 3)]
 

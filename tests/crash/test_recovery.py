@@ -92,7 +92,7 @@ async def test_a_late_wake_up_finds_the_run_as_it_stands(site: Site, workers: Wo
 @pytest.mark.promise("P21")
 async def test_a_runtime_that_recovers_takes_over_while_it_is_open(site: Site, workers: Workers) -> None:
     await killed_at("after fence", site, workers, SET)
-    async with site.opened([SET.call], hours=1, recover=True, lease=0.6, beat=0.2) as runtime:
+    async with site.opened([SET.call], hours=1, recover=True, beat=0.2) as runtime:
         await until(runtime, RunStatus.COMPLETED)
         waiting = await runtime.enqueue("editor", "Describe page 42.", actor=ALICE)  # in a round that comes later
         await until(runtime, RunStatus.AWAITING_APPROVAL)
@@ -162,7 +162,7 @@ async def test_a_run_that_takes_long_holds_up_no_other(site: Site) -> None:
             await let_go.wait()
         return "Done."
 
-    runtime = site.runtime([answer], store=site.url, recover=True, lease=0.6, beat=0.2, grace=0.5)
+    runtime = site.runtime([answer], store=site.url, recover=True, beat=0.2, grace=0.5)
     async with runtime, asyncio.timeout(10):
         slow = await runtime.enqueue("editor", "Take long.", actor=ALICE)
         await hanging.wait()

@@ -19,7 +19,7 @@ ONCE = ToolEffect.NON_IDEMPOTENT_WRITE
 class Slow(SqlStore):
     """A store that takes its time to say that a run is uncertain."""
 
-    hold: Hold
+    hold: Hold = Hold()  # each test gives its own
 
     def advance(self, claim: Claim, change: Change, *, at: int, revision: int) -> bool:
         """Store what a segment did."""

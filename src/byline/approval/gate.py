@@ -4,7 +4,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
 from byline.approval.turn import PendingCall, PendingTurn
@@ -126,9 +126,8 @@ class Gate:
             answer = ask(*arguments)
         else:
             answer = await self._threads.submit(lambda: ask(*arguments))
-        if inspect.isawaitable(answer):
-            return cast("T", await answer)
-        return cast("T", answer)  # what is no Awaitable[T] is a T
+        # What is no Awaitable[T] is a T, which basedpyright cannot see.
+        return await answer if inspect.isawaitable(answer) else answer  # pyright: ignore[reportReturnType]
 
     async def _ask(self, question: str, ask: Callable[..., T | Awaitable[T]], *arguments: object) -> T | None:
         """Ask on a thread if the authority is sync: it may use a database; bounded in time."""
