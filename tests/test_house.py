@@ -20,6 +20,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 MOST_LINES = 400
 LONG_FOR_A_REASON: dict[str, str] = {
     "loop.py": "one class, the way of a turn from its answer to its results: all that leads to `invoke`, in one view",
+    "runtime/segment.py": "one class, the life of one segment: every way in which it ends, beside the others",
     "runtime/runtime.py": "the public face: one class, most of it what each method takes, gives and raises",
     "store/protocol.py": "the contract of every store in one place: values and docstrings, no code",
 }

@@ -65,7 +65,7 @@ async def test_a_verdict_goes_to_the_call_it_names(host: Host, entry: Entry) -> 
     async with entered(host, entry, [[CONTACT, SET, HOURS], "Done."]) as play:
         run = await play.ask()
         contact, about, hours = pending(run).calls
-        verdicts: dict[UUID, Verdict] = {hours.id: Approve(), about.id: Deny("Not this page."), contact.id: Approve()}
+        verdicts: dict[UUID, Verdict] = {hours.id: Approve(), contact.id: Approve(), about.id: Deny("Not this page.")}
         run = await play.decide(run, Decision.per_call(digest(run), verdicts))
         assert run.status is RunStatus.COMPLETED
         assert (host.description(41), host.description(42), host.description(43)) == (

@@ -42,7 +42,7 @@ from byline import (
 from byline.approval.decision import Approve, Change, Verdict
 from byline.models.messages import Message
 from byline.models.scripted import Turn
-from byline.testing import call
+from byline.testing import ScriptedModel, call
 from tests.host import ALICE, BOB, Host, People
 from tests.kernel.gate_entries import ADD, SET, Script, digest, pending
 
@@ -165,6 +165,8 @@ async def told(host: Host, runtime: AgentRuntime) -> Run:
     history: list[Message] = [UserMessage(secret("history")), AssistantMessage(ModelAnswer(secret("history-answer")))]
     run = await runtime.run("editor", secret("prompt"), actor=ALICE, history=history, dedupe_key="nightly-42")
     assert leaks(host) == []
+    ended = [step.payload["outcome"] for step in await runtime.list_steps(run.run_id) if step.kind is StepKind.TOOL]
+    assert sorted(map(str, ended)) == ["failed", "invalid", "invalid", "not_offered", "succeeded"]
     to_set, refused, denied = pending(run).calls
     assert to_set.preview == (f"+ {secret('preview')}",)
     assert refused.preview == ("(no preview: ValueError)",)
@@ -182,7 +184,7 @@ async def told(host: Host, runtime: AgentRuntime) -> Run:
 async def test_nothing_of_a_run_is_readable_in_store_or_log(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     host.people = people = Blurting()
     with everything_logged(caplog, "sqlalchemy", "alembic"):
-        async with host.runtime(SCRIPT, tools=telling(host)) as runtime:
+        async with host.runtime(ScriptedModel(SCRIPT, earlier_answers=1), tools=telling(host)) as runtime:
             run = await told(host, runtime)
             assert leaks(host) == []
             assert run.uncertain is not None
@@ -202,7 +204,7 @@ async def test_nothing_of_a_run_is_readable_in_store_or_log(host: Host, caplog: 
 
 @pytest.mark.promise("P23")
 async def test_what_was_sealed_is_deleted_when_the_run_settles(host: Host) -> None:
-    async with host.runtime(SCRIPT, tools=telling(host)) as runtime:
+    async with host.runtime(ScriptedModel(SCRIPT, earlier_answers=1), tools=telling(host)) as runtime:
         run = await told(host, runtime)
         before = sealed(host)
         assert set(before) == {"message.body", "run.turn", "decision.reason", "step.detail"}

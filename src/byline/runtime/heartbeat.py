@@ -21,7 +21,7 @@ class Holding:
         lease: its length in seconds.
         margin: seconds before the lease's end at which no new effect may begin.
         beaten_at: the monotonic time just before the last heartbeat that succeeded was sent.
-        told: called on the heartbeat's thread: whether the claim is lost, whether a cancel was requested.
+        told: called on the heartbeat's thread at each beat: whether the claim is lost, whether a cancel was requested.
     """
 
     claim: Claim
@@ -93,5 +93,4 @@ class Heartbeat:
             holding.lost = not beat.held
             if beat.held:
                 holding.beaten_at = sent_at
-            if holding.lost or beat.cancel_requested:
-                holding.told(holding.lost, beat.cancel_requested)
+            holding.told(holding.lost, beat.cancel_requested)

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -137,7 +138,8 @@ class Segment:
         """Hear from the heartbeat, on its thread."""
         why = Stop.LOST if lost else Stop.CANCEL if cancel_requested else Stop.NO
         try:
-            self._event_loop.call_soon_threadsafe(self.stop, why)
+            # An event loop that sleeps can miss a signal: it is woken at each beat, with news or without.
+            self._event_loop.call_soon_threadsafe(partial(self.stop, why) if why else _nothing_to_do)
         except RuntimeError:
             _log.debug("A heartbeat came after the event loop had closed")
 
@@ -403,6 +405,10 @@ class Segment:
         if self._second and approver_id in {run.actor.id, *call.changers}:
             return "Not executed: somebody else than who started this, or who changed it, must approve it now."
         return await self._place.gate.refusal(run.actor, approver_id, call, turn)
+
+
+def _nothing_to_do() -> None:
+    return None
 
 
 def _settling(status: RunStatus, reason: TerminationReason, output: str | None, *steps: NewStep) -> Settle:
