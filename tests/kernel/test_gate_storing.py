@@ -93,6 +93,9 @@ def store_of(host: Host, clock: Clock | None = None, *, busy_timeout: float = 10
     return SqlStore(f"sqlite:///{host.path.parent / 'byline.db'}", clock=clock, busy_timeout=busy_timeout)
 
 
+TRIES = 5
+"""How often the store tries a commit that fails. What comes after it succeeds: a write that ran would be recorded."""
+
 Execution = Literal["inline", "queued"]
 WRITES = pytest.mark.parametrize("write", [SET, ADD], ids=["idempotent", "non-idempotent"])
 
@@ -245,7 +248,7 @@ async def test_a_write_whose_fence_could_not_be_set_does_not_run(host: Host, wri
     async with host.runtime([[write], "Done."], store=store) as runtime:
         faults = Faults(store)
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        faults.fail("fence")
+        faults.fail("fence", attempts=TRIES)
         with pytest.raises(StoreUnavailable):
             await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
         faults.heal()
