@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from byline import (
     AiActorContext,
+    ApprovalExpired,
     Conversation,
     Decision,
     Deny,
@@ -138,6 +139,8 @@ async def test_a_change_does_not_take_the_expiry_away(host: Host) -> None:
         assert run.pending is not None
         assert run.pending.expires_at is not None
         clock.now += 61
+        with pytest.raises(ApprovalExpired):
+            await runtime.decide(run.run_id, Decision.approve(digest(run)), actor=BOB)
         assert (await runtime.recover()).expired == (run.run_id,)
 
 
