@@ -57,6 +57,7 @@ async def read_on(runtime: AgentRuntime, after: str | None, limit: int) -> list[
     read: list[WriteFact] = []
     while page := await runtime.writes(after=after, limit=limit):
         assert len(page) <= limit
+        assert page[-1].cursor != after, "the page repeats, and would for ever"
         read += page
         after = page[-1].cursor
     return read
@@ -121,6 +122,7 @@ def test_nothing_is_missed_and_nothing_repeated_while_others_write(host: Host) -
             while not last_look:
                 last_look = over.is_set()
                 while page := mirror.writes(after=read[-1].cursor if read else None, limit=7):
+                    assert not read or page[-1] != read[-1], "the page repeats, and would for ever"
                     read.extend(page)
 
     with ThreadPoolExecutor(4) as pool:

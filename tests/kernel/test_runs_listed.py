@@ -24,6 +24,7 @@ async def pages(runtime: AgentRuntime, limit: int, status: RunStatus | None = No
     after: UUID | None = None
     while page := await runtime.list_runs(status=status, after=after, limit=limit):
         assert len(page) <= limit
+        assert page[-1].run_id != after, "the page repeats, and would for ever"
         read += page
         after = page[-1].run_id
     return read
@@ -117,6 +118,7 @@ async def test_steps_a_page_at_a_time(host: Host) -> None:
         for limit in (1, 2, 5):
             read = list(await runtime.list_steps(run.run_id, limit=limit))
             while page := await runtime.list_steps(run.run_id, after=read[-1].position, limit=limit):
+                assert page[-1] != read[-1], "the page repeats, and would for ever"
                 read += page
             assert read == steps
 
