@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m examples.quickstart",
         description="An agent changes a website: it asks, a person decides, the writes are announced.",
-        epilog='With make: `make demo`, `make demo ARGS=--yes`, `make demo ARGS="--crash --yes"`.',
+        epilog='With make: `make quickstart`, `make quickstart ARGS=--yes`, `make quickstart ARGS="--crash --yes"`.',
     )
     parser.add_argument("--yes", action="store_true", help="ask no one: approve what the agent wants to write")
     parser.add_argument("--crash", action="store_true", help="kill the process inside the second write, and recover")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unasked = '"--crash --yes"' if crash else "--yes"
         parser.error(
             "this asks before each write, and there is no terminal to answer on;"
-            f" make demo ARGS={unasked} asks no one, and approves everything"
+            f" make quickstart ARGS={unasked} asks no one, and approves everything"
         )
     if crash and sys.platform == "win32":
         parser.error("--crash sends SIGKILL, which Windows does not have")

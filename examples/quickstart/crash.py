@@ -5,17 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from byline import AgentRuntime, Reconciliation, RecordReference, Run, WriteKind
 from examples.quickstart.application import LEASE
 from examples.quickstart.seed import APPROVER
 from examples.quickstart.site import Element, Site
 from examples.quickstart.story import PAGE, THE_APPROVER, close, exit_code, open_runtime, tell
-from examples.quickstart.terminal import Terminal, calmly
+from examples.quickstart.terminal import Terminal, calmly, interrupts_left_to_the_child
 
 _POLL = 0.2
 """Seconds between two looks for a run that nobody executes."""
@@ -36,7 +34,7 @@ class DeadlySite(Site):
 def tell_with_crash(site: Site, folder: Path, terminal: Terminal) -> int:
     """Tell the story in a process that dies, and its end in this one. Returns the exit code."""
     command = [sys.executable, "-m", __spec__.name, str(folder), *(["--yes"] if terminal.yes else [])]
-    with _interrupts_left_to_the_child():
+    with interrupts_left_to_the_child():
         died = subprocess.run(command, check=False).returncode  # noqa: S603 - this very program
     if died != -signal.SIGKILL:
         return died  # the draft was denied, so that nothing crashed; or somebody stopped it
@@ -96,19 +94,6 @@ def _drafts(site: Site, wanted: Mapping[str, object]) -> list[Element]:
     """Find the drafts that hold the words of the call."""
     elements = site.page(PAGE, reader=APPROVER).elements
     return [e for e in elements if not e.published and (e.heading, e.body) == (wanted["heading"], wanted["body"])]
-
-
-@contextmanager
-def _interrupts_left_to_the_child() -> Generator[None]:
-    """Let Ctrl-C, which a terminal sends to both processes, be answered by the one that asks."""
-
-    def wait_on(signum: int, frame: FrameType | None) -> None: ...
-
-    before = signal.signal(signal.SIGINT, wait_on)  # not SIG_IGN, which the child would inherit
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _die(folder: Path, terminal: Terminal) -> int:

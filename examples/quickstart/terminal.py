@@ -3,9 +3,12 @@
 import io
 import os
 import shutil
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 
 _BOLD, _DIM = "1", "2"
 _SIGNS = {"+": "32", "-": "31"}  # green, red
@@ -105,3 +108,16 @@ def calmly(play: Callable[[], int]) -> int:
     except BrokenPipeError:  # who read along, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit fails no more
         return 1
+
+
+@contextmanager
+def interrupts_left_to_the_child() -> Generator[None]:
+    """Let Ctrl-C, which a terminal sends to both processes, be answered by the one that asks."""
+
+    def wait_on(signum: int, frame: FrameType | None) -> None: ...
+
+    before = signal.signal(signal.SIGINT, wait_on)  # not SIG_IGN, which the child would inherit
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -79,7 +79,7 @@ def test_the_further_pieces_go_inside_an_async_def(tmp_path: Path) -> None:
     [("From `make demo ARGS=--yes`", ["--yes"]), ('And from `make demo ARGS="--crash', ["--crash", "--yes"])],
 )
 def test_what_the_demo_prints_is_what_the_readme_shows(words: str, options: list[str]) -> None:
-    printed = neutral(run("-m", "examples.quickstart", *options, cwd=ROOT))
+    printed = neutral(run("-m", "examples.newsroom", *options, cwd=ROOT))
     behind = 0
     for part in re.split(r"^…$", block_behind(words, "text"), flags=re.MULTILINE):
         lines = [line for line in neutral(part) if line]
