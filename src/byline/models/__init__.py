@@ -1,5 +1,6 @@
 """Models: the port behind which every provider stands, and the messages that pass through it."""
 
+from byline.models.adapter import PydanticAiModel
 from byline.models.messages import (
     AssistantMessage,
     Message,
@@ -24,6 +25,7 @@ __all__ = [
     "ModelRequest",
     "NativePart",
     "OfferedTool",
+    "PydanticAiModel",
     "ScriptedModel",
     "ToolMessage",
     "Usage",

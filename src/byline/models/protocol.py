@@ -6,7 +6,10 @@ from byline.models.messages import ModelAnswer, ModelRequest
 
 
 class ChatModel(Protocol):
-    """Transcript and tools in, one answer out."""
+    """Transcript and tools in, one answer out.
+
+    A model may name itself for telemetry, with the attributes `provider_name` and `model_name`.
+    """
 
     async def answer(self, request: ModelRequest, /) -> ModelAnswer:
         """Answer once.

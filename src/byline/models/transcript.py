@@ -1,7 +1,7 @@
 """What can be read off a transcript, and what is done to an answer before it becomes part of one."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, cast
 from uuid import UUID
 
@@ -49,6 +49,22 @@ def unanswered(messages: Sequence[Message]) -> dict[UUID, str]:
     answered = {said.call_id for said in messages if isinstance(said, ToolMessage)}
     names = zip(message.call_ids, (call.name for call in message.answer.calls), strict=True)
     return {call_id: name for call_id, name in names if call_id not in answered}
+
+
+def in_call_order(messages: Iterable[Message]) -> Iterator[Message]:
+    """Order the results of each answer as its calls: they are stored in the order in which they came."""
+    places: dict[UUID, int] = {}
+    results: list[ToolMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results.append(message)
+            continue
+        yield from sorted(results, key=lambda said: places.get(said.call_id, 0))
+        results.clear()
+        if isinstance(message, AssistantMessage):
+            places = {call_id: place for place, call_id in enumerate(message.call_ids)}
+        yield message
+    yield from sorted(results, key=lambda said: places.get(said.call_id, 0))
 
 
 def rounds_since_prompt(messages: Sequence[Message]) -> int:
