@@ -1,0 +1,12 @@
+"""What the tests of privacy share: a host of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.host import Host
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "host.db")
