@@ -277,7 +277,8 @@ def _change_step(turn: PendingTurn, call: PendingCall, actor: AiActorContext) ->
         "proposed": _digest_of(call.id, call.proposed or {}),
         "arguments": _digest_of(call.id, call.arguments),
     }
-    return NewStep(StepKind.SUSPENDED, call.id, payload)
+    shown = (f"{call.tool} {canonical_json(dict(call.arguments))}", *call.preview)
+    return NewStep(StepKind.SUSPENDED, call.id, payload, content="\n".join(shown))
 
 
 def _digest_of(call_id: UUID, arguments: Mapping[str, JsonValue]) -> str:

@@ -31,8 +31,11 @@ class Opened:
         self.threads = threads
         self.heartbeat = heartbeat
         self.closing = asyncio.Event()
+        self.woken = asyncio.Event()  # a run may be due
+        self._watchers: dict[UUID, set[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._segments: dict[asyncio.Task[object], tuple[UUID, Segment]] = {}
+        self._patient: dict[asyncio.Task[object], tuple[UUID, asyncio.Event]] = {}
         self._unwanted: set[asyncio.Task[object]] = set()
 
     def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
@@ -63,24 +66,73 @@ class Opened:
         finally:
             del self._segments[task]
 
+    @contextlib.contextmanager
+    def patient(self, run_id: UUID) -> Generator[asyncio.Event, None, None]:
+        """Let the current task wait between two segments of a run.
+
+        The event is set once it is to wait no longer: the runtime closes, the run is cancelled here, or its caller has
+        gone.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        enough = asyncio.Event()
+        self._patient[task] = (run_id, enough)
+        if self.closing.is_set() or task in self._unwanted:
+            enough.set()
+        try:
+            yield enough
+        finally:
+            del self._patient[task]
+
     def hand_back(self, task: "asyncio.Task[object]") -> None:
         """Let an execution whose caller has gone finish its step, and hand its run back."""
         self._unwanted.add(task)
         task.add_done_callback(_log_failure)
         if task in self._segments:
             self._segments[task][1].stop(Stop.HAND_BACK)
+        if task in self._patient:
+            self._patient[task][1].set()
 
     async def cancel(self, run_id: UUID) -> None:
-        """Tell the segment that executes a run here that it is cancelled, and wait for it unless it is in a write."""
+        """Tell the segment that executes a run here that it is cancelled, and wait for it unless it is in a write.
+
+        Whoever waits here for the run to be due again waits no longer.
+        """
+        for waited_for, enough in self._patient.values():
+            if waited_for == run_id:
+                enough.set()
         for task, (executed, segment) in list(self._segments.items()):
             if executed == run_id:
                 segment.stop(Stop.CANCEL)
                 if not segment.writing and task is not asyncio.current_task():
                     await asyncio.wait({task}, timeout=CANCEL_PATIENCE)  # a model may not obey at once
 
+    @contextlib.contextmanager
+    def watched(self, run_id: UUID) -> Generator[asyncio.Event, None, None]:
+        """Give who waits for steps of a run an event that is set when some may have been stored here."""
+        woken = asyncio.Event()
+        watchers = self._watchers.setdefault(run_id, set())
+        watchers.add(woken)
+        try:
+            yield woken
+        finally:
+            watchers.discard(woken)
+            if not watchers:
+                del self._watchers[run_id]
+
+    def stepped(self, run_id: UUID) -> None:
+        """Wake who watches a run: steps of it may have been stored, or it may have ended."""
+        for woken in self._watchers.get(run_id, ()):
+            woken.set()
+
     async def close(self, grace: float) -> None:
         """Finish the steps in flight and hand their runs back; after the grace, break off what still runs."""
+        for run_id in self._watchers:
+            self.stepped(run_id)
         self.closing.set()
+        self.woken.set()
+        for _, enough in self._patient.values():
+            enough.set()
         for why in (Stop.HAND_BACK, Stop.ABORT):
             for _, segment in list(self._segments.values()):
                 segment.stop(why)

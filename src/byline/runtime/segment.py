@@ -10,13 +10,15 @@ It drives the loop, and stores each step before it asks for the next:
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from uuid import UUID
 
+from pydantic import JsonValue
 from uuid_utils.compat import uuid7
 
 from byline.approval.decision import CallVerdict, Deny, ReconcileVerdict
@@ -37,23 +39,26 @@ from byline.driving import (
     ModelFailed,
     Suspended,
 )
-from byline.errors import CancelRequested, ClaimLost, StoreUnavailable
-from byline.hosted import PATIENCE, where_raised, words_of
+from byline.errors import CancelRequested, ClaimLost, KeyMissing, NativeUnreadable, StoreUnavailable
+from byline.hosted import PATIENCE, where_raised
 from byline.loop import ToolLoop
 from byline.models.transcript import unanswered
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import NewStep, StepKind, never_ran
 from byline.runtime.agent import Agent
 from byline.runtime.heartbeat import Heartbeat, Holding
+from byline.runtime.retrying import Backoff, because, failed_step, final_reason, retry_after
 from byline.runtime.store_threads import StoreThreads
-from byline.runtime.trace import call_steps, model_step
+from byline.runtime.trace import call_steps, model_step, suspended_step
 from byline.store.protocol import (
     BecomeUncertain,
     Change,
     Claimed,
     HandBack,
     LateReport,
+    Postpone,
     Progress,
+    Release,
     RunStore,
     SetFence,
     Settle,
@@ -66,6 +71,15 @@ _log = logging.getLogger(__name__)
 
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
 """Seconds between two attempts to reach a store that does not answer."""
+
+
+RELEASED_FOR = 60.0
+"""Seconds until a run that a process had to release is due again, at least; at most twice that."""
+
+
+def delay_of_released() -> float:
+    """How long a released run is left alone. Never the same, so that no process is always the one that comes first."""
+    return RELEASED_FOR * random.uniform(1, 2)  # noqa: S311 - nobody gains by guessing it
 
 
 class Stop(IntEnum):
@@ -92,7 +106,10 @@ class Workplace:
     gate: Gate
     resources: object
     release_ttl: float
+    max_model_failures: int
+    backoff: Backoff
     spawn: Callable[[Coroutine[object, object, None]], None]
+    stepped: Callable[[UUID], None]
 
 
 class Segment:
@@ -110,6 +127,7 @@ class Segment:
         self._at = len(claimed.messages)
         self._revision = 0
         self._fence = claimed.run.fence
+        self._failures = claimed.run.model_failures
         self._open = unanswered(claimed.messages)
         self._tools = frozenset(tool.spec.name for tool in agent.tools)
         turn = claimed.run.turn
@@ -121,6 +139,8 @@ class Segment:
         self._current: asyncio.Task[LoopStep | None] | None = None
         self._event_loop = asyncio.get_running_loop()
         self._holding: Holding = place.heartbeat.hold(self._claim, claimed_at, self._beaten)
+        self.left: Change | None = None  # what was stored last
+        self.lost = False
 
     @property
     def writing(self) -> bool:
@@ -141,7 +161,8 @@ class Segment:
             # An event loop that sleeps can miss a signal: it is woken at each beat, with news or without.
             self._event_loop.call_soon_threadsafe(partial(self.stop, why) if why else _nothing_to_do)
         except RuntimeError:
-            _log.debug("A heartbeat came after the event loop had closed")
+            extra = {"action": "beat_after_close", "run_id": str(self._run.run_id)}
+            _log.debug("A heartbeat came after the event loop had closed", extra=extra)
 
     async def run(self) -> Fence | None:
         """Execute until something ends it.
@@ -155,6 +176,7 @@ class Segment:
         try:
             return await self._drive()
         except ClaimLost as lost:
+            self.lost = True
             extra = {"action": "claim_lost", "run_id": str(self._run.run_id), "claim": self._claim.number}
             _log.warning("Segment %s of run %s stops: %s", self._claim.number, self._run.run_id, lost, extra=extra)
             return None
@@ -163,24 +185,29 @@ class Segment:
 
     async def _drive(self) -> Fence | None:
         if self._claimed.taken_over:
-            _log.info("Run %s is taken over", self._run.run_id, extra={"action": "taken_over"})
+            extra = {"action": "taken_over", "run_id": str(self._run.run_id)}
+            _log.info("Run %s is taken over", self._run.run_id, extra=extra)
         steps = self._loop.drive(self._conversation(), self._loop_run())
         async with aclosing(steps):
             try:
-                if self._is_release_too_old():
-                    await self._become_uncertain(
-                        UncertaintyReason.NOT_REPEATABLE, "the word to run it again is too old"
-                    )
-                    return self._fence
-                while not self._stop or (self._writing and self._stop is not Stop.ABORT):
-                    step = await self._next(steps)
-                    if step is None:
-                        break
-                    if await self._keep(step):
-                        return self._fence
-                return await self._break_off()
-            except CancelRequested:
+                try:
+                    return await self._follow(steps)
+                except KeyMissing as missing:
+                    return await self._release(str(missing))
+            except CancelRequested:  # also of a run that was to be released
                 return await self._cancel()
+
+    async def _follow(self, steps: AsyncGenerator[LoopStep, None]) -> Fence | None:
+        if self._is_release_too_old():
+            await self._become_uncertain(UncertaintyReason.NOT_REPEATABLE, "the word to run it again is too old")
+            return self._fence
+        while not self._stop or (self._writing and self._stop is not Stop.ABORT):
+            step = await self._next(steps)
+            if step is None:
+                break
+            if await self._keep(step):
+                return self._fence
+        return await self._break_off()
 
     async def _next(self, steps: AsyncGenerator[LoopStep, None]) -> LoopStep | None:
         """Ask the loop for its next step, in a task that `stop` can break off.
@@ -222,22 +249,18 @@ class Segment:
             case Suspended(turn, asking, seconds):
                 spoken = () if asking is None else (asking,)
                 kept = tuple(model_step(message, seconds) for message in spoken)
-                suspended = NewStep(StepKind.SUSPENDED, payload={"calls": len(turn.calls), "digest": turn.digest})
-                suspend = Suspend(turn=turn, ttl=turn.approval_ttl, messages=spoken, steps=(*kept, suspended))
+                waits = (*kept, suspended_step(turn))
+                suspend = Suspend(turn=turn, ttl=turn.approval_ttl, messages=spoken, steps=waits)
                 await self._advance(suspend)
                 return True
             case Ended(message, reason, seconds):
                 await self._settle(RunStatus.COMPLETED, reason, message.answer.text, model_step(message, seconds))
                 return True
+            case ModelFailed(NativeUnreadable() as error):
+                await self._release(str(error))
+                return True
             case ModelFailed(error):
-                extra = {"action": "model_failed", "run_id": str(self._run.run_id)}
-                _log.error("The model of run %s failed: %s", self._run.run_id, where_raised(error), extra=extra)
-                failed = NewStep(
-                    StepKind.MODEL,
-                    payload={"failed": type(error).__name__},
-                    detail=words_of(error)[:2_000] or None,
-                )
-                await self._settle(RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED, None, failed)
+                await self._fail(error)
                 return True
             case Lied(reports):
                 told = {report.call_id for report in reports}
@@ -266,6 +289,40 @@ class Segment:
             case _:
                 await self._advance(HandBack(steps=(NewStep(StepKind.HANDED_BACK),)))
                 return None
+
+    async def _release(self, because: str) -> Fence | None:
+        """Leave the run to a process that has what this one lacks; while its fence stands, to a person (P9)."""
+        if self._fence is not None and not self._is_verdict_unused():
+            await self._become_uncertain(UncertaintyReason.INTERRUPTED, because)
+            return self._fence
+        extra = {"action": "released", "run_id": str(self._run.run_id)}
+        _log.warning("Run %s is released: %s", self._run.run_id, because, extra=extra)
+        await self._advance(
+            Release(because=because, delay=delay_of_released(), taken_over=self._claimed.taken_over),
+        )
+        return None
+
+    async def _fail(self, error: BaseException) -> None:
+        """Let the run go on later, or go to dead letter, as its model's failure asks for; a fence comes first (P9)."""
+        run_id, place, failures = self._run.run_id, self._place, self._failures + 1
+        reason = final_reason(error, failures, place.max_model_failures)
+        if reason is not None:
+            extra = {"action": "model_failed", "run_id": str(run_id)}
+            _log.error("The model of run %s failed: %s", run_id, where_raised(error), extra=extra)
+        else:
+            extra = {"action": "model_failed_for_now", "run_id": str(run_id)}
+            _log.warning("The model of run %s failed for now: %s", run_id, where_raised(error), extra=extra)
+        if self._fence is not None:  # the loop settles a fence before it asks; whatever comes here tells nothing of it
+            await self._become_uncertain(UncertaintyReason.INTERRUPTED, "the model failed while a write was unknown")
+            return
+        failed = failed_step(error)
+        if reason is not None:
+            await self._settle(RunStatus.DEAD_LETTER, reason, None, failed)
+            return
+        why, delay = because(error, failures), place.backoff.after(failures, retry_after(error))
+        await self._advance(
+            Postpone(because=why, delay=delay, taken_over=self._claimed.taken_over, steps=(failed,)),
+        )
 
     async def _cancel(self) -> Fence | None:
         """Cancel the run; while its fence stands, nobody may say that nothing was written (P9)."""
@@ -300,14 +357,14 @@ class Segment:
         await self._advance(_settling(status, reason, output, *steps))
 
     async def _become_uncertain(self, reason: UncertaintyReason, detail: str) -> None:
-        assert self._fence is not None
-        step = NewStep(
-            StepKind.UNCERTAIN,
-            self._fence.call_id,
-            {"tool": self._fence.tool, "attempt": self._fence.attempt, "reason": reason.value},
-            detail=detail,
-        )
-        await self._record(BecomeUncertain(reason=reason, steps=(step,)), ())
+        fence = self._fence
+        assert fence is not None
+        payload: dict[str, JsonValue] = {"tool": fence.tool, "attempt": fence.attempt, "reason": reason.value}
+        step = NewStep(StepKind.UNCERTAIN, fence.call_id, payload, detail=detail)
+        try:
+            await self._record(BecomeUncertain(reason=reason, steps=(step,)), ())
+        except KeyMissing:  # then without what would have to be sealed
+            await self._record(BecomeUncertain(reason=reason, steps=(replace(step, detail=None),)), ())
 
     async def _advance(self, change: Change) -> None:
         """Store a change, or say that it could not be stored: then what would follow does not happen (P16)."""
@@ -316,6 +373,10 @@ class Segment:
         cancel = await place.threads(place.store.advance, self._claim, change, at=self._at, revision=self._revision)
         self._at += len(spoken)
         self._revision += 1
+        place.stepped(self._run.run_id)
+        self.left = change
+        if isinstance(change, Progress):
+            self._failures = 0
         if cancel:
             self._stop = max(self._stop, Stop.CANCEL)
 
@@ -335,7 +396,7 @@ class Segment:
                 )
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
-            except ClaimLost:
+            except (ClaimLost, KeyMissing):
                 for report in reports:
                     if report.written is not None:
                         read = Fence(report.call_id, report.tool, ToolEffect.READ_ONLY, report.attempt)

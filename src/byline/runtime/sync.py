@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, wait
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import UUID
@@ -18,7 +18,7 @@ from byline.runs.run import Run
 from byline.runs.status import RunStatus
 from byline.runs.steps import Step, WriteFact
 from byline.runtime.executor import Recovery
-from byline.store.protocol import LateReport
+from byline.store.protocol import LateReport, Purged
 
 if TYPE_CHECKING:
     from byline.runtime.runtime import AgentRuntime
@@ -183,6 +183,21 @@ class SyncRuntime:
         """Mirror `AgentRuntime.list_steps`."""
         return self._call(lambda: self._runtime.list_steps(run_id, after=after, limit=limit))
 
+    def watch(self, run_id: UUID | str, *, after: int = 0, poll: float = 1.0) -> Iterator[Step]:
+        """Mirror `AgentRuntime.watch`: this thread waits for each step. Who breaks off leaves nothing behind."""
+
+        async def begin() -> AsyncIterator[Step]:
+            return self._runtime.watch(run_id, after=after, poll=poll)
+
+        return self._watch(self._call(begin))
+
+    def _watch(self, watched: AsyncIterator[Step]) -> Iterator[Step]:
+        async def step() -> Step | None:
+            return await anext(watched, None)
+
+        while (stored := self._call(step)) is not None:
+            yield stored
+
     def writes(
         self,
         *,
@@ -205,6 +220,24 @@ class SyncRuntime:
     def recover(self) -> Recovery:
         """Mirror `AgentRuntime.recover`."""
         return self._call(lambda: self._runtime.recover())
+
+    def purge(
+        self,
+        *,
+        older_than: timedelta,
+        provenance_older_than: timedelta | None = None,
+        progress: Callable[[Purged], None] | None = None,
+    ) -> Purged:
+        """Mirror `AgentRuntime.purge`; `progress` is called on the event loop's thread."""
+        return self._call(
+            lambda: self._runtime.purge(
+                older_than=older_than, provenance_older_than=provenance_older_than, progress=progress
+            )
+        )
+
+    def work(self, *, concurrency: int = 50, poll: float = 1.0) -> None:
+        """Mirror `AgentRuntime.work`: this thread waits until the runtime is closed, or is interrupted."""
+        return self._call(lambda: self._runtime.work(concurrency=concurrency, poll=poll))
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

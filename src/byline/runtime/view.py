@@ -6,13 +6,16 @@ from datetime import timedelta
 
 from byline.approval.turn import PendingTurn
 from byline.runs.run import Pending, Run, UncertainCall
-from byline.runs.status import RunStatus, UncertaintyReason
+from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runtime.agent import Agent
+from byline.runtime.retention import is_answer_too_old
 from byline.store.protocol import StoredRun
 from byline.tools.protocol import Verification
 
 
-def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = None) -> Run:
+def view(
+    stored: StoredRun, agents: Mapping[str, Agent], found: Verification = None, *, output_ttl: float | None = None
+) -> Run:
     """Show a run. What hides a part of it, or would keep this process from executing it, is named in `problem`."""
     pending = uncertain = None
     if stored.status is RunStatus.AWAITING_APPROVAL and stored.turn is not None:
@@ -32,8 +35,10 @@ def view(stored: StoredRun, agents: Mapping[str, Agent], found: Verification = N
         cancel_requested=stored.cancel_requested,
         pending=pending,
         uncertain=uncertain,
-        output=stored.output,
-        problem=problem(stored, agents),
+        output=None if is_answer_too_old(stored, output_ttl) else stored.output,
+        problem=problem(stored, agents) or _deferred(stored),
+        due_at=None if stored.deferred_because is None else stored.due_at,
+        purged_at=stored.purged_at,
     )
 
 
@@ -43,6 +48,13 @@ def _expiring(stored: StoredRun, turn: PendingTurn, agent: Agent | None) -> Pend
         return turn
     loaded = stored.updated_at + timedelta(seconds=agent.approval_ttl)  # nothing updates a run that waits
     return replace(turn, expires_at=loaded if turn.expires_at is None else min(loaded, turn.expires_at))
+
+
+def _deferred(stored: StoredRun) -> str | None:
+    """Say why whoever tried to execute the run last could not; this process may."""
+    if stored.deferred_because is None or stored.reason is TerminationReason.MODEL_FAILED:
+        return stored.deferred_because
+    return f"it could not be executed: {stored.deferred_because}"
 
 
 def problem(stored: StoredRun, agents: Mapping[str, Agent]) -> str | None:

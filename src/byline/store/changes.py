@@ -3,28 +3,30 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Update, and_, bindparam, null, or_, update
+from sqlalchemy import ColumnElement, Update, and_, bindparam, case, null, or_, update
 
 from byline.approval.fence import Fence
 from byline.errors import CancelRequested, ClaimLost, StoreError
 from byline.models.messages import Message
-from byline.runs.status import MOVES, RunStatus
+from byline.runs.status import MOVES, RunStatus, TerminationReason
 from byline.runs.steps import NewStep
 from byline.store.clock import now
-from byline.store.moves import THE_RUN, moving
+from byline.store.moves import RESTORED, THE_RUN, moving
 from byline.store.protocol import (
     BecomeUncertain,
     Change,
     Claim,
     HandBack,
+    Postpone,
     Progress,
+    Release,
     SetFence,
     Settle,
     Suspend,
 )
 from byline.store.rows import AnyRow, Values, fence_of, seal_output, seal_turn
-from byline.store.sealing import Sealer
-from byline.store.tables import run
+from byline.store.sealing import Seals
+from byline.store.tables import MAX_REASON, run
 
 _HELD = and_(
     run.c.status == RunStatus.RUNNING.value,
@@ -54,8 +56,8 @@ class Guarded(NamedTuple):
 
 
 _STAY = update(run).where(run.c.id == THE_RUN).values(updated_at=now())
-_PROGRESS = Guarded.of(_STAY.values(takeovers=0))
-_CLEAR = Guarded.of(_STAY.values(takeovers=0, **_CLEARED), run.c.fence_call == bindparam("the_call"))
+_PROGRESS = Guarded.of(_STAY.values(RESTORED))
+_CLEAR = Guarded.of(_STAY.values(RESTORED | _CLEARED), run.c.fence_call == bindparam("the_call"))
 _SET_FENCE = Guarded.of(
     _STAY.values(
         fence_call=bindparam("call"),
@@ -71,7 +73,7 @@ _SET_FENCE = Guarded.of(
 )
 _SUSPEND = Guarded.of(
     moving(RunStatus.RUNNING, RunStatus.AWAITING_APPROVAL).values(
-        takeovers=0,
+        **RESTORED,
         suspension=bindparam("number"),
         turn=bindparam("sealed"),
         turn_digest=bindparam("digest"),
@@ -81,10 +83,23 @@ _SUSPEND = Guarded.of(
     run.c.suspension < bindparam("the_number"),
 )
 _HAND_BACK = Guarded.of(moving(RunStatus.RUNNING, RunStatus.QUEUED), or_(_NO_FENCE, run.c.fence_verdict.is_not(None)))
-BECOME_UNCERTAIN = Guarded.of(
-    moving(RunStatus.RUNNING, RunStatus.UNCERTAIN).values(reason=bindparam("why"), fence_verdict=null()),
-    run.c.fence_call.is_not(None),
+_UNSPENT = bindparam("taken_over", type_=run.c.takeovers.type)
+_RELEASED = moving(RunStatus.RUNNING, RunStatus.QUEUED).values(
+    deferred_because=bindparam("because"),
+    due_at=now() + bindparam("delay"),
+    takeovers=case((run.c.takeovers > 0, run.c.takeovers - _UNSPENT), else_=0),
 )
+_RELEASE = Guarded.of(_RELEASED, or_(_NO_FENCE, run.c.fence_verdict.is_not(None)))
+_POSTPONE = Guarded.of(
+    _RELEASED.values(reason=TerminationReason.MODEL_FAILED.value, model_failures=run.c.model_failures + 1),
+    _NO_FENCE,
+)
+TO_UNCERTAIN = (
+    moving(RunStatus.RUNNING, RunStatus.UNCERTAIN)
+    .where(run.c.fence_call.is_not(None))
+    .values(reason=bindparam("why"), fence_verdict=null())
+)
+_BECOME_UNCERTAIN = Guarded.of(TO_UNCERTAIN)
 _SETTLE = {
     status: Guarded.of(
         moving(RunStatus.RUNNING, status).values(reason=bindparam("why"), output=bindparam("sealed")),
@@ -113,7 +128,7 @@ class Plan:
     ends: bool = False
 
     @classmethod
-    def of(cls, change: Change, claim: Claim, sealer: Sealer) -> "Plan":
+    def of(cls, change: Change, claim: Claim, sealer: Seals) -> "Plan":
         """Plan a change."""
         match change:
             case Progress(clears=None):
@@ -133,8 +148,12 @@ class Plan:
                 return cls(_SUSPEND, values, change.messages, change.steps)
             case HandBack(steps=steps):
                 return cls(_HAND_BACK, {}, steps=steps)
+            case Release():
+                return cls(_RELEASE, _left_values(change))
+            case Postpone(steps=steps):
+                return cls(_POSTPONE, _left_values(change), steps=steps)
             case BecomeUncertain(reason=reason, steps=steps):
-                return cls(BECOME_UNCERTAIN, {"why": reason.value}, steps=steps)
+                return cls(_BECOME_UNCERTAIN, {"why": reason.value}, steps=steps)
             case Settle(status=status, reason=reason, output=output, steps=steps):
                 if status not in _SETTLE:
                     raise StoreError(f"a run does not settle as {status}")
@@ -181,20 +200,28 @@ def refuse(row: AnyRow, claim: Claim, change: Change, revision: int) -> None:
     match change:
         case SetFence(new) if fence and (fence.call_id != new.call_id or fence.attempt >= new.attempt):
             raise StoreError(f"a fence stands already before call {fence.call_id}, attempt {fence.attempt}")
-        case HandBack() if fence and row.fence_verdict is not None:
+        case HandBack() | Release() if fence and row.fence_verdict is not None:
             return  # whatever was requested since: the next segment tells what is known
-        case Suspend() | HandBack() | Settle() if fence:
+        case Suspend() | HandBack() | Release() | Postpone() | Settle() if fence:
             raise StoreError(f"run {row.id} cannot leave its segment: the fence of call {fence.call_id} stands")
         case BecomeUncertain() if not fence:
             raise StoreError(f"run {row.id} has no fence, so that nothing about it is uncertain")
         case Suspend(turn=turn) if turn.suspension <= row.suspension:
             raise StoreError(f"run {row.id} has been suspended {row.suspension} times; this is no later one")
-        case SetFence() | Suspend() | HandBack() | Settle(status=RunStatus.COMPLETED | RunStatus.DEAD_LETTER) if (
-            row.cancelled_by is not None
-        ):
+        case SetFence() | Suspend() | HandBack() | Release() | Postpone() if row.cancelled_by is not None:
+            raise CancelRequested
+        case Settle(status=RunStatus.COMPLETED | RunStatus.DEAD_LETTER) if row.cancelled_by is not None:
             raise CancelRequested
         case _:
             return
+
+
+def _left_values(change: Release | Postpone) -> Values:
+    return {
+        "because": change.because[:MAX_REASON],
+        "delay": milliseconds(change.delay),
+        "taken_over": int(change.taken_over),
+    }
 
 
 def _fence_values(fence: Fence) -> Values:

@@ -24,6 +24,8 @@ def prepare(database: Database) -> None:
         return
     if database.path is not None:
         _check_file(database.path)
+    else:
+        database.reach()
     revision = database.read(revision_of)
     if revision == REVISION:
         return

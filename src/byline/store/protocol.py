@@ -17,6 +17,7 @@ from byline.approval.decision import Approve, CallVerdict, Deny
 from byline.approval.fence import Fence, FenceVerdict
 from byline.approval.turn import PendingTurn
 from byline.models.messages import Message
+from byline.privacy import PrivacyLevel
 from byline.records import RecordReference
 from byline.runs.run import Reason
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
@@ -33,14 +34,20 @@ class NewRun:
     actor: AiActorContext
     messages: tuple[Message, ...]
     dedupe_key: str | None = None
+    privacy: PrivacyLevel = PrivacyLevel.METADATA
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right of one segment to execute a run. `number` grows with every claim of the run."""
+    """The right of one segment to execute a run. `number` grows with every claim of the run.
+
+    `privacy` is the run's level: the strictest under which it was created or claimed so far. The store keeps of the
+    segment's steps what that level allows (`byline.runs.keeping`).
+    """
 
     run_id: UUID
     number: int
+    privacy: PrivacyLevel = field(default=PrivacyLevel.METADATA, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,8 @@ class StoredRun:
     claim: int
     suspension: int
     takeovers: int
+    model_failures: int
+    """How often its model has failed since its last progress."""
     cancel_requested: bool
     created_at: datetime
     updated_at: datetime
@@ -69,6 +78,16 @@ class StoredRun:
     """The digests of the uncertain calls of the latest suspension that somebody, or a fact, has settled."""
     output: str | None = None
     problem: str | None = None
+    purged_at: datetime | None = None
+    """When its content and trace were deleted."""
+    read_at: datetime | None = field(default=None, compare=False)
+    """When it was read, by the database's clock."""
+    deferred_because: str | None = None
+    """Why whoever tried to execute it last could not; None once it is claimed."""
+    due_at: datetime | None = None
+    """From when on a QUEUED run is listed as claimable; when a RUNNING one's lease ends, or an approval expires."""
+    privacy: PrivacyLevel = PrivacyLevel.METADATA
+    """The strictest level under which the run was created or claimed."""
 
 
 class Claimable(NamedTuple):
@@ -102,7 +121,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Finished steps. `clears` names the fenced call whose result is among them. Resets the take-over count."""
+    """Finished steps. `clears` names the fenced call whose result is among them. Resets both counts of the budget."""
 
     messages: tuple[Message, ...] = ()
     steps: tuple[NewStep, ...] = ()
@@ -118,7 +137,7 @@ class SetFence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """RUNNING to AWAITING_APPROVAL. Refused once a cancel was requested. Resets the take-over count.
+    """RUNNING to AWAITING_APPROVAL. Refused once a cancel was requested. Resets both counts of the budget.
 
     `ttl` is the approval's, in seconds.
     """
@@ -141,6 +160,44 @@ class HandBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """RUNNING to QUEUED, because this process cannot go on: as `HandBack`, and due again only after a delay.
+
+    A take-over that led here is not spent. Nobody is told by a step: it may come again and again.
+
+    Attributes:
+        because: why, in the open: it names no content.
+        delay: seconds, on the database's clock, until it is due again. Whoever is asked for this run claims it before.
+        taken_over: whether this segment had taken the run over.
+    """
+
+    because: str
+    delay: float
+    taken_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postpone:
+    """RUNNING to QUEUED (`MODEL_FAILED`), because the model failed and may answer later. Counts a failure.
+
+    Impossible while the fence stands, whatever is known of its call. Refused once a cancel was requested. A take-over
+    that led here is not spent.
+
+    Attributes:
+        because: why, in the open: it names no content.
+        delay: seconds, on the database's clock, before which nobody claims it, not even who is asked for this run: a
+            provider that asked for patience gets it, however many wake-ups come.
+        taken_over: whether this segment had taken the run over.
+        steps: the failure, as the trace keeps it.
+    """
+
+    because: str
+    delay: float
+    taken_over: bool = False
+    steps: tuple[NewStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BecomeUncertain:
     """RUNNING to UNCERTAIN. Only while the fence stands, and the fence stays. A late report settles it at once."""
 
@@ -153,8 +210,8 @@ class Settle:
     """RUNNING to COMPLETED, FAILED, CANCELLED or DEAD_LETTER. Impossible while the fence stands.
 
     COMPLETED and DEAD_LETTER are refused once a cancel was requested: who was told that a run is to be
-    cancelled finds it cancelled. A terminal status deletes what is sealed: transcript, turn, reasons, details.
-    Dead letter keeps it.
+    cancelled finds it cancelled. A terminal status deletes what is sealed: transcript, turn, reasons, and the
+    trace's details, unless the run's privacy level keeps these. Dead letter keeps it all.
     """
 
     status: RunStatus
@@ -163,7 +220,7 @@ class Settle:
     steps: tuple[NewStep, ...] = ()
 
 
-Change: TypeAlias = Progress | SetFence | Suspend | HandBack | BecomeUncertain | Settle
+Change: TypeAlias = Progress | SetFence | Suspend | HandBack | Release | Postpone | BecomeUncertain | Settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +301,45 @@ class LateReport:
     conflict: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What was deleted. Two of them add up.
+
+    Attributes:
+        outputs: answers that were older than the runtime's `output_ttl`.
+        runs: runs whose content and trace were deleted; their provenance stays.
+        dead_letters: how many of those stood in dead letter. They are FAILED now (`RETENTION`).
+        forgotten: runs of which nothing is left.
+    """
+
+    outputs: int = 0
+    runs: int = 0
+    dead_letters: int = 0
+    forgotten: int = 0
+
+    def __add__(self, other: "Purged") -> "Purged":
+        """Add what was deleted before, or after."""
+        return Purged(
+            outputs=self.outputs + other.outputs,
+            runs=self.runs + other.runs,
+            dead_letters=self.dead_letters + other.dead_letters,
+            forgotten=self.forgotten + other.forgotten,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A page of a run's trace.
+
+    Attributes:
+        steps: those behind the position that was asked for, in order.
+        ended: whether the run had ended when they were read: then none comes any more, but those of late reports.
+    """
+
+    steps: Sequence[Step]
+    ended: bool
+
+
 def was_released(turn_digest: str | None, reason: str | None, digest: object) -> bool:
     """Whether a run that waits no more left its latest turn by a decision, and that is the turn of this digest.
 
@@ -292,8 +388,15 @@ class RunStore(Protocol):
         """
         ...
 
-    def claim(self, run_id: UUID, *, lease: float, takeovers: int) -> Claimed | None:
-        """Claim a QUEUED run, or a RUNNING one whose lease has expired, by compare-and-swap.
+    def claim(
+        self, run_id: UUID, *, lease: float, takeovers: int, privacy: PrivacyLevel = PrivacyLevel.METADATA
+    ) -> Claimed | None:
+        """Claim a QUEUED run, or a RUNNING one whose lease has expired, by compare-and-swap; a deferred one at once.
+
+        A QUEUED one whose model failed (`Postpone`) is claimed by nobody before it is due.
+
+        The run's privacy level becomes the stricter of its own and `privacy`; where that makes it stricter, the
+        details that its trace has so far are deleted.
 
         A RUNNING one that has been taken over `takeovers` times without progress is claimed no more:
         it goes to DEAD_LETTER (`RETRIES_EXHAUSTED`), to CANCELLED if that was requested, or to UNCERTAIN while its
@@ -324,7 +427,20 @@ class RunStore(Protocol):
         Raises:
             ClaimLost: the run is not RUNNING under this claim. Nothing was stored.
             CancelRequested: after a cancel came a fence, or an end that is not the cancel's: `Suspend`, `HandBack`,
-                or `Settle` as COMPLETED or DEAD_LETTER. Nothing was stored.
+                `Release`, `Postpone`, or `Settle` as COMPLETED or DEAD_LETTER. Nothing was stored.
+        """
+        ...
+
+    def defer(self, run_id: UUID, because: str, *, delay: float) -> None:
+        """Say why this process could not claim a run, and let it be due again only after a delay.
+
+        A QUEUED run, or a RUNNING one whose lease has expired, stays as it is otherwise: its fence too. `claimable`
+        does not list it before; `claim` takes it at once, since nobody holds it. Any other run stays as it is.
+
+        Args:
+            run_id: the run.
+            because: why, in the open: it names no content.
+            delay: seconds, on the database's clock.
         """
         ...
 
@@ -365,7 +481,7 @@ class RunStore(Protocol):
     def reconcile(self, settlement: Settlement) -> None:
         """Store a verdict on the uncertain call; the run becomes QUEUED and keeps its fence until the result is stored.
 
-        Resets the take-over count.
+        Resets both counts of the budget.
 
         Raises:
             RunFinished: the run is not uncertain and never was on this call.
@@ -405,8 +521,33 @@ class RunStore(Protocol):
         """
         ...
 
+    def purge(self, limit: int, *, older_than: float) -> Purged:
+        """Delete the content and the trace of runs that ended more than so many seconds ago, the oldest first.
+
+        What stays: the run's row, its WRITE steps, who decided what, and late reports. A run in dead letter becomes
+        FAILED (`RETENTION`). No other run is touched.
+
+        Args:
+            limit: how many runs at most; fewer means that there are no more.
+            older_than: seconds, on the database's clock.
+        """
+        ...
+
+    def purge_provenance(self, limit: int, *, older_than: float) -> Purged:
+        """Delete all that is left of runs that were purged, and ended more than so many seconds ago.
+
+        A cursor of the feed that was read before goes on behind what is gone.
+        """
+        ...
+
+    def purge_outputs(self, limit: int, *, older_than: float) -> Purged:
+        """Delete the answers of runs that were completed more than so many seconds ago."""
+        ...
+
     def claimable(self, limit: int, *, agents: Collection[str], after: Claimable | None = None) -> Sequence[Claimable]:
         """List runs of these agents that are QUEUED or RUNNING under an expired lease, the longest waiting first.
+
+        One that was deferred is listed once its delay is over.
 
         Args:
             limit: how many at most; fewer means that there are no more.
@@ -429,6 +570,15 @@ class RunStore(Protocol):
         """List steps of a run with a position above `after`."""
         ...
 
+    def trace(self, run_id: UUID, *, after: int, limit: int) -> Trace:
+        """List steps as `list_steps` does, and say whether the run has ended.
+
+        A watcher counts on two things. Where it has ended, the steps that were stored with its end are seen as well.
+        And a step that is seen is never followed by one of a lower position: whoever stores steps of a run does so one
+        after the other, each behind the COMMIT of the one before.
+        """
+        ...
+
     def writes(
         self,
         *,
@@ -442,6 +592,18 @@ class RunStore(Protocol):
 
         Raises:
             InvalidIdentifier: the cursor is none of this feed's.
+        """
+        ...
+
+    def census(self, limit: int) -> Sequence[tuple[RunStatus, int, float]]:
+        """Count the runs that have not ended, in one query, whatever number of runs has ended.
+
+        Args:
+            limit: how many of each status are counted at most, those created first.
+
+        Returns:
+            For each status that is not terminal: how many runs stand in it, and how many seconds ago, by the database's
+            clock, the one of them that has not moved for longest did; 0 if there is none.
         """
         ...
 

@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import Connection, Select, bindparam, func, literal, or_, select, union_all
 
 from byline.errors import InvalidIdentifier
 from byline.records import RecordReference
-from byline.runs.status import RunStatus
+from byline.runs.status import TERMINAL, RunStatus
 from byline.runs.steps import Step, WriteFact
 from byline.store.clock import now, to_datetime, to_milliseconds
 from byline.store.moves import THE_RUN
 from byline.store.part import NOW, SqlPart
-from byline.store.protocol import Claimable, LateReport, StoredRun
+from byline.store.protocol import Claimable, LateReport, StoredRun, Trace
 from byline.store.rows import AnyRow, Values, report_of, step_of, stored_run, write_fact_of
 from byline.store.tables import decision, late_report, run, step
 
@@ -32,7 +32,7 @@ _DUE = (
     .order_by(run.c.due_at, run.c.id)
     .limit(bindparam("at_most"))
 )
-_QUEUED = _DUE.where(run.c.status == RunStatus.QUEUED.value)
+_QUEUED = _DUE.where(run.c.status == RunStatus.QUEUED.value, run.c.due_at <= now())
 _EXPIRED_LEASE = _DUE.where(run.c.status == RunStatus.RUNNING.value, run.c.due_at <= now())
 _RUNS = select(run, NOW).where(run.c.id < bindparam("before")).order_by(run.c.id.desc()).limit(bindparam("at_most"))
 _DECISIONS_OF_RUNS = (
@@ -46,6 +46,26 @@ _STEPS = (
     .where(step.c.run_id == THE_RUN, step.c.id > bindparam("position"))
     .order_by(step.c.id)
     .limit(bindparam("at_most"))
+)
+_STANDING = {
+    status: select(run.c.updated_at)
+    .where(run.c.status == status.value)
+    .order_by(run.c.id)
+    .limit(bindparam("at_most"))
+    .subquery(status.value)
+    for status in RunStatus
+    if status not in TERMINAL
+}
+_CENSUS = union_all(
+    *(
+        select(
+            literal(status.value).label("status"),
+            func.count().label("runs"),
+            func.min(at.c.updated_at).label("since"),
+            NOW,
+        ).select_from(at)
+        for status, at in _STANDING.items()
+    )
 )
 _REPORTS = select(late_report).order_by(late_report.c.id.desc()).limit(bindparam("at_most"))
 _CONFLICTS = _REPORTS.where(late_report.c.conflict.is_(True))
@@ -94,11 +114,19 @@ class Reads(SqlPart):
 
     def list_steps(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Step]:
         """List steps of a run with a position above `after`."""
+        return self.trace(run_id, after=after, limit=limit).steps
 
-        def work(connection: Connection) -> list[Step]:
-            self._exists(connection, run_id)
+    def trace(self, run_id: UUID, *, after: int, limit: int) -> Trace:
+        """List steps of a run with a position above `after`, and say whether it has ended.
+
+        Whoever adds steps holds the run's row from before its first one to its COMMIT: so their positions are in the
+        order in which they are seen.
+        """
+
+        def work(connection: Connection) -> Trace:
+            status = self._status(connection, run_id)  # before the steps: those that came with an end are seen then
             rows = connection.execute(_STEPS, {"the_run": run_id, "position": after, "at_most": limit})
-            return [step_of(row, self._sealer) for row in rows]
+            return Trace([step_of(row, self._sealer) for row in rows], status.is_terminal)
 
         return self._database.read(work)
 
@@ -119,6 +147,17 @@ class Reads(SqlPart):
 
         return self._database.read(work)
 
+    def census(self, limit: int) -> Sequence[tuple[RunStatus, int, float]]:
+        """Count the runs that have not ended."""
+
+        def work(connection: Connection) -> list[tuple[RunStatus, int, float]]:
+            return [
+                (RunStatus(row.status), row.runs, 0.0 if row.since is None else max(0, row.now - row.since) / 1000)
+                for row in connection.execute(_CENSUS, {"at_most": limit})
+            ]
+
+        return self._database.read(work)
+
     def late_reports(self, *, conflicts_only: bool, limit: int) -> Sequence[LateReport]:
         """List late reports, newest first."""
         query = _CONFLICTS if conflicts_only else _REPORTS
@@ -132,8 +171,8 @@ def _writes(
 ) -> Select[*tuple[object, ...]]:
     """Select WRITE steps in the order of their commits.
 
-    Writers of SQLite are one behind the other, so there it is the order of their positions. The cursor is
-    versioned: where writers commit side by side, another order, and another cursor, can take its place.
+    It is the order of their positions, since whoever writes one holds the feed until the COMMIT. The cursor is
+    versioned, so that another order, and another cursor, can take its place.
     """
     query = select(step).where(step.c.write_kind.is_not(None), step.c.id > _position(after)).order_by(step.c.id)
     if record is not None:

@@ -14,13 +14,14 @@ from byline.approval.fence import Fence, FenceVerdict
 from byline.approval.turn import PendingTurn, dump_turn, load_turn
 from byline.errors import KeyMissing, SealBroken
 from byline.models.messages import Message, dump_message, load_message
+from byline.privacy import PrivacyLevel
 from byline.records import RecordReference, WriteKind
 from byline.runs.run import Reason
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import NewStep, Step, StepKind, WriteFact
 from byline.store.clock import to_datetime
 from byline.store.protocol import Claim, LateReport, StoredRun
-from byline.store.sealing import Sealer
+from byline.store.sealing import Seals, Unseals
 from byline.store.tables import TurnVerdict
 from byline.tools.effect import ToolEffect
 from byline.tools.result import WriteTarget
@@ -32,7 +33,7 @@ Values: TypeAlias = dict[str, object]
 class Unsealing:
     """Unseals what belongs to one run: strictly, or going on and keeping the first `problem`."""
 
-    def __init__(self, sealer: Sealer, run_id: UUID, *, strict: bool) -> None:
+    def __init__(self, sealer: Unseals, run_id: UUID, *, strict: bool) -> None:
         self._sealer = sealer
         self._run_id = run_id
         self._strict = strict
@@ -111,7 +112,7 @@ def target_of(row: AnyRow) -> WriteTarget | None:
     return WriteTarget(RecordReference(row.record_table, row.record_uid), WriteKind(row.write_kind))
 
 
-def message_values(run_id: UUID, messages: Iterable[Message], at: int, sealer: Sealer) -> list[Values]:
+def message_values(run_id: UUID, messages: Iterable[Message], at: int, sealer: Seals) -> list[Values]:
     """Seal messages, the first of them with the sequence number `at`."""
     return [
         {
@@ -123,7 +124,7 @@ def message_values(run_id: UUID, messages: Iterable[Message], at: int, sealer: S
     ]
 
 
-def message_of(row: AnyRow, sealer: Sealer) -> Message:
+def message_of(row: AnyRow, sealer: Unseals) -> Message:
     """Unseal a message.
 
     Raises:
@@ -137,12 +138,12 @@ def message_of(row: AnyRow, sealer: Sealer) -> Message:
     raise fault
 
 
-def seal_turn(turn: PendingTurn, sealer: Sealer) -> bytes:
+def seal_turn(turn: PendingTurn, sealer: Seals) -> bytes:
     """Seal a turn. When its approval expires is a column of its own, by the database's clock."""
     return sealer.seal(dump_turn(replace(turn, expires_at=None)), "run", "turn", turn.run_id)
 
 
-def seal_output(output: str, run_id: UUID, sealer: Sealer) -> bytes:
+def seal_output(output: str, run_id: UUID, sealer: Seals) -> bytes:
     """Seal a run's answer."""
     return sealer.seal(output.encode("utf-8", "surrogatepass"), "run", "output", run_id)
 
@@ -155,7 +156,7 @@ class VerdictWriter:
     run_id: UUID
     suspension: int
     digest: str
-    sealer: Sealer
+    sealer: Seals
 
     def __call__(self, call_id: UUID, verdict: Approve | Deny | None, actor_id: str) -> Values:
         """Write one; None says that the call's arguments were changed."""
@@ -165,7 +166,7 @@ class VerdictWriter:
                 kind = TurnVerdict.APPROVE
             case Deny(text):
                 kind = TurnVerdict.DENY
-                place = ("decision", "reason", self.run_id, _owner(self.decision_id, call_id))
+                place = ("decision", "reason", self.run_id, reason_owner(self.decision_id, call_id))
                 reason = self.sealer.seal(text.encode(), *place) if text else None
             case None:
                 pass
@@ -194,7 +195,7 @@ def verdicts_of(decisions: Iterable[AnyRow], unseal: Unsealing) -> dict[UUID, Ca
             case TurnVerdict.APPROVE:
                 verdicts[row.call_id] = CallVerdict(row.call_id, Approve(), actor_id, at)
             case TurnVerdict.DENY:
-                reason = unseal(row.reason, "decision", "reason", _owner(row.id, row.call_id)) or b""
+                reason = unseal(row.reason, "decision", "reason", reason_owner(row.id, row.call_id)) or b""
                 verdicts[row.call_id] = CallVerdict(row.call_id, Deny(reason.decode()), actor_id, at)
             case _:
                 for call_id in denied_of(row):
@@ -207,7 +208,7 @@ def denied_of(decision: AnyRow) -> frozenset[UUID]:
     return frozenset(UUID(call_id) for call_id in decision.denied)
 
 
-def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Sealer, *, strict: bool = False) -> StoredRun:
+def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Unseals, *, strict: bool = False) -> StoredRun:
     """Read a run with the decisions of its latest suspension, the oldest first."""
     status = RunStatus(row.status)
     unseal = Unsealing(sealer, row.id, strict=strict)
@@ -224,6 +225,7 @@ def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Sealer, *, stri
         claim=row.claim,
         suspension=row.suspension,
         takeovers=row.takeovers,
+        model_failures=row.model_failures,
         cancel_requested=row.cancelled_by is not None,
         created_at=to_datetime(row.created_at),
         updated_at=to_datetime(row.updated_at),
@@ -235,6 +237,11 @@ def stored_run(row: AnyRow, decisions: Sequence[AnyRow], sealer: Sealer, *, stri
         reconciled=frozenset(said.digest for said in decisions if said.attempt > 0),
         output=None if output is None else output.decode("utf-8", "surrogatepass"),
         problem=unseal.problem,
+        deferred_because=row.deferred_because,
+        due_at=None if row.due_at is None else to_datetime(row.due_at),
+        privacy=PrivacyLevel(row.privacy),
+        purged_at=None if row.purged_at is None else to_datetime(row.purged_at),
+        read_at=to_datetime(row.now),
     )
 
 
@@ -268,12 +275,12 @@ def step_values(run_id: UUID, step: NewStep) -> Values:
     }
 
 
-def seal_detail(detail: str, run_id: UUID, position: int, sealer: Sealer) -> bytes:
+def seal_detail(detail: str, run_id: UUID, position: int, sealer: Seals) -> bytes:
     """Seal the detail of a step."""
     return sealer.seal(detail.encode("utf-8", "surrogatepass"), "step", "detail", run_id, position)
 
 
-def step_of(row: AnyRow, sealer: Sealer) -> Step:
+def step_of(row: AnyRow, sealer: Unseals) -> Step:
     """Read a step. Its detail is None where it cannot be unsealed: the trace stays readable without the key."""
     detail = Unsealing(sealer, row.run_id, strict=False)(row.detail, "step", "detail", row.id)
     return Step(
@@ -322,5 +329,6 @@ def report_of(row: AnyRow) -> LateReport:
     )
 
 
-def _owner(decision_id: UUID, call_id: UUID) -> str:
+def reason_owner(decision_id: UUID, call_id: UUID) -> str:
+    """What the reason of a decision is sealed for, within its run."""
     return f"{decision_id.hex}:{call_id.hex}"

@@ -8,15 +8,18 @@ from sqlalchemy import Engine
 from byline.errors import KeyMissing
 from byline.store.database import Database
 from byline.store.endings import EndingWrites
-from byline.store.keyfile import key_file_of, load_or_make
-from byline.store.opening import holds_sealed, prepare
+from byline.store.keyfile import KeyFile
+from byline.store.keys import KeyAdministration, adopt
+from byline.store.opening import holds_sealed, prepare, revision_of, upgrade
+from byline.store.purging import Purges
 from byline.store.reads import Reads
-from byline.store.sealing import ENVIRONMENT_VARIABLE, KeyRing, Sealer
+from byline.store.sealing import ENVIRONMENT_VARIABLE, KeyRing
 from byline.store.segments import SegmentWrites
+from byline.store.vault import Vault
 from byline.store.verdicts import VerdictWrites
 
 
-class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Reads):
+class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Purges, Reads):
     """A `RunStore` in a SQL database. What the methods do and raise is said there.
 
     Args:
@@ -56,12 +59,36 @@ class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Reads):
         """How many threads may usefully call at once."""
         return 1 if self._database.is_sqlite else 4
 
+    @property
+    def keys(self) -> KeyAdministration:
+        """The store's keys: list, add, activate, reseal, drop.
+
+        Raises:
+            StoreError: the store is not open.
+        """
+        return KeyAdministration(self._database, self._sealer)
+
     def open(self) -> None:
         """Connect, and bring an embedded file up to date. A second call does nothing."""
         with self._opening:
             if self._keys is None:
                 prepare(self._database)
-                self._keys = Sealer(self._ring or self._find_keys())
+                vault = Vault(self._ring) if self._ring is not None else self._find_keys()
+                adopt(self._database, vault.ring)
+                self._keys = vault
+
+    def upgrade(self) -> None:
+        """Bring the schema to this version's revision: what `open` does for an embedded file, and for no server.
+
+        Raises:
+            SchemaMismatch: it is newer than this version of Byline.
+            StoreError: the database refused it.
+        """
+        self._database.write(upgrade)
+
+    def schema_revision(self) -> str | None:
+        """Read the schema's revision; None of a database in which Byline has no tables yet."""
+        return self._database.read(revision_of)
 
     def close(self) -> None:
         """Disconnect. A second call does nothing."""
@@ -69,19 +96,19 @@ class SqlStore(SegmentWrites, VerdictWrites, EndingWrites, Reads):
             self._keys = None
             self.engine.dispose()
 
-    def _find_keys(self) -> KeyRing:
+    def _find_keys(self) -> Vault:
         ring = KeyRing.from_environment()
         if ring is not None:
-            return ring
+            return Vault(ring)
         if self._database.in_memory:
-            return KeyRing.generate()
+            return Vault(KeyRing.generate())
         if self._database.path is not None:
-            key_file = key_file_of(self._database.path)
+            key_file = KeyFile.of(self._database.path)
             # Looked for again: another process may have made it meanwhile, and have sealed something since.
-            if not key_file.exists() and self._database.read(holds_sealed) and not key_file.exists():
+            if not key_file.path.exists() and self._database.read(holds_sealed) and not key_file.path.exists():
                 raise KeyMissing(
-                    f"{self._database.name} holds sealed content, and its key file {key_file} is not there: "
+                    f"{self._database.name} holds sealed content, and its key file {key_file.path} is not there: "
                     f"restore it, or set {ENVIRONMENT_VARIABLE}"
                 )
-            return load_or_make(key_file)
+            return Vault.of_file(key_file)
         raise KeyMissing(f"a store on a server takes its keys from {ENVIRONMENT_VARIABLE}: set it to id:base64")

@@ -4,6 +4,7 @@
 """
 
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -20,18 +21,28 @@ from sqlalchemy import (
     String,
     Table,
     Uuid,
+    text,
 )
 
 from byline.approval.decision import ReconcileVerdict
+from byline.privacy import PrivacyLevel
 from byline.records import WriteKind
 from byline.runs.status import TERMINAL, RunStatus
 from byline.tools.effect import ToolEffect
 
-REVISION = "0001"
+REVISION = "0005"
 """The schema's revision that this version of Byline reads and writes."""
 REVISION_TABLE = "byline_revision"
+MAX_REASON = 500
+"""Longest reason for which a run is deferred, in characters; the rest is cut off."""
 
 metadata = MetaData()
+# Names, keys and uids are equal byte for byte, as they are elsewhere: not but for case, accents, or blanks at the end.
+_MARIADB: dict[str, Any] = {
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
+}
 _SEALED = LargeBinary(2**32 - 1)
 
 
@@ -75,7 +86,7 @@ run = Table(
     Column("reason", String(32)),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
-    Column("due_at", BigInteger),  # QUEUED: since when; RUNNING: the lease's end; waiting: the approval's expiry
+    Column("due_at", BigInteger),  # QUEUED: from when on; RUNNING: the lease's end; waiting: the approval's expiry
     Column("claim", Integer, nullable=False),
     Column("claim_token", Uuid),  # recognises a claim whose COMMIT lost its answer
     Column("revision", Integer, nullable=False),  # changes stored under this claim
@@ -90,6 +101,31 @@ run = Table(
     Column("fence_attempt", Integer),
     Column("fence_verdict", String(16)),  # its row in byline_decision says who and what
     Column("output", _SEALED),
+    Column(  # why whoever tried to execute it last could not, until somebody claims it
+        "deferred_because",
+        String(MAX_REASON),
+        _check("run_deferred", "deferred_because IS NULL OR status IN ('queued', 'running')"),
+    ),
+    # The strictest under which it was created or claimed: whoever ends it need not know its agent (ADR 0005).
+    Column(
+        "privacy",
+        String(16),
+        _check("run_privacy", f"privacy IN {_listed(PrivacyLevel)}"),
+        nullable=False,
+        server_default=PrivacyLevel.METADATA.value,
+    ),
+    Column(
+        "purged_at",  # when its content and trace were purged
+        BigInteger,
+        _check("run_purged", f"purged_at IS NULL OR (status IN {_listed(TERMINAL)} AND output IS NULL)"),
+    ),
+    Column(  # since the last progress
+        "model_failures",
+        Integer,
+        _check("run_model_failures", "model_failures >= 0"),
+        nullable=False,
+        server_default="0",
+    ),
     _check("run_status", f"status IN {_listed(RunStatus)}"),
     _check("run_fence_whole", _together("fence_call", "fence_tool", "fence_effect", "fence_attempt")),
     # P9: what has ended, waits or is to be handed out has no write in flight, unless its outcome is known.
@@ -124,6 +160,7 @@ run = Table(
         "run_counts",
         "claim >= 0 AND revision >= 0 AND takeovers >= 0 AND suspension >= 0 AND fence_attempt >= 1",
     ),
+    **_MARIADB,
 )
 Index("byline_run_dedupe", run.c.dedupe_key, unique=True)
 Index("byline_run_due", run.c.status, run.c.due_at)
@@ -131,6 +168,12 @@ Index("byline_run_due_of_agent", run.c.agent, run.c.status, run.c.due_at, run.c.
 Index("byline_run_of_status", run.c.status, run.c.id)
 Index("byline_run_of_agent", run.c.agent, run.c.id)
 Index("byline_run_of_agent_and_status", run.c.agent, run.c.status, run.c.id)
+# What retention looks for. Partial where the database can: a run that is under way then costs them nothing.
+RETAINED = text(f"purged_at IS NULL AND status IN {_listed(TERMINAL | {RunStatus.DEAD_LETTER})}")
+PURGED = text("purged_at IS NOT NULL")
+ANSWERED = text("output IS NOT NULL")
+for _name, _which in {"retained": RETAINED, "purged": PURGED, "answered": ANSWERED}.items():
+    Index(f"byline_run_{_name}", run.c.updated_at, sqlite_where=_which, postgresql_where=_which)
 
 message = Table(
     "byline_message",
@@ -138,6 +181,7 @@ message = Table(
     _run_id(key=True),
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("body", _SEALED, nullable=False),
+    **_MARIADB,
 )
 
 step = Table(
@@ -160,6 +204,7 @@ step = Table(
     ),
     _check("step_write_kind", f"write_kind IN {_listed(WriteKind)}"),
     sqlite_autoincrement=True,  # a position is never given twice: it is the feed's cursor
+    **_MARIADB,
 )
 Index("byline_step_of_run", step.c.run_id, step.c.id)
 for _name, _columns in {
@@ -205,6 +250,7 @@ decision = Table(
         "(verdict = 'landed' AND write_kind IS NOT NULL) OR (verdict <> 'landed' AND write_kind IS NULL)",
     ),
     _check("decision_actor", "actor_id IS NOT NULL OR verdict = 'landed'"),
+    **_MARIADB,
 )
 # One verdict a call: the last guard behind the comparison in the transaction (P13).
 Index(
@@ -235,6 +281,29 @@ late_report = Table(
     Column("conflict", Boolean, nullable=False),
     _check("late_report_write_kind", f"write_kind IN {_listed(WriteKind)}"),
     _check("late_report_outcome", "NOT (settled AND conflict)"),
+    **_MARIADB,
 )
 Index("byline_late_report_once", late_report.c.run_id, late_report.c.call_id, late_report.c.claim, unique=True)
 Index("byline_late_report_conflict", late_report.c.conflict, late_report.c.id)
+
+# Ids of keys, never a key. Whoever seals holds its row until the transaction ends, so nothing is sealed once it closes.
+key = Table(
+    "byline_key",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("active", Integer),  # 1 or NULL, and unique: one seals at most
+    Column("closed_at", BigInteger),  # since when nothing may be sealed with it; it stays known for ever
+    _check("key_marked", "active = 1"),
+    _check("key_closed", "closed_at IS NULL OR active IS NULL"),
+    **_MARIADB,
+)
+Index("byline_key_active", key.c.active, unique=True)
+
+# One row, held from the insert of a WRITE step to its COMMIT: so the feed's positions are in the order of the commits.
+feed = Table(
+    "byline_feed",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    _check("feed_one", "id = 1"),
+    **_MARIADB,
+)

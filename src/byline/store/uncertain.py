@@ -9,7 +9,7 @@ from byline.approval.fence import FenceVerdict
 from byline.errors import StoreError
 from byline.runs.status import RunStatus
 from byline.store.clock import now
-from byline.store.moves import THE_RUN, moving
+from byline.store.moves import RESTORED, THE_RUN, moving
 from byline.store.part import SqlPart
 from byline.store.rows import AnyRow, Values, fence_of, target_of, target_values
 from byline.store.tables import decision, late_report, run
@@ -18,7 +18,7 @@ _ADD_RECONCILIATION = insert(decision).values(at=now())
 _RECONCILE = (
     moving(RunStatus.UNCERTAIN, RunStatus.QUEUED)
     .where(run.c.fence_call == bindparam("the_call"), run.c.fence_attempt == bindparam("the_attempt"))
-    .values(fence_verdict=bindparam("verdict"), takeovers=0)  # what was said is progress
+    .values(fence_verdict=bindparam("verdict"), **RESTORED)  # what was said is progress
 )
 _EARLIER_REPORT = (
     select(late_report)

@@ -16,6 +16,7 @@ from byline.errors import (
     StoreError,
     UnknownCall,
 )
+from byline.privacy import PrivacyLevel
 from byline.runs.status import RunStatus
 from byline.runs.steps import NewStep, StepKind
 from byline.store.changes import milliseconds
@@ -88,7 +89,7 @@ class VerdictWrites(UncertainCalls):
                 raise AlreadyDecided
             if not ruling.verdicts:
                 return RunStatus.AWAITING_APPROVAL
-            write = VerdictWriter(ruling.decision_id, row.id, row.suspension, ruling.digest, self._sealer)
+            write = VerdictWriter(ruling.decision_id, row.id, row.suspension, ruling.digest, self._sealing(connection))
             verdicts = [write(call_id, verdict, ruling.actor.id) for call_id, verdict in ruling.verdicts.items()]
             connection.execute(_ADD_VERDICT, verdicts)
             if not ruling.waiting <= decided | ruling.verdicts.keys():
@@ -109,7 +110,8 @@ class VerdictWrites(UncertainCalls):
                 raise AlreadyDecided
             if turn.suspension != row.suspension + 1:
                 raise StoreError(f"run {row.id} has been suspended {row.suspension} times: the new turn is the next")
-            write = VerdictWriter(amendment.decision_id, row.id, row.suspension, amendment.digest, self._sealer)
+            sealing = self._sealing(connection)
+            write = VerdictWriter(amendment.decision_id, row.id, row.suspension, amendment.digest, sealing)
             rows = [write(call_id, None, amendment.actor.id) for call_id in amendment.changed]
             keep = replace(write, suspension=turn.suspension, digest=turn.digest)
             fresh = {i: verdict for i, verdict in amendment.verdicts.items() if isinstance(verdict, Deny)}
@@ -125,12 +127,12 @@ class VerdictWrites(UncertainCalls):
                 "the_run": row.id,
                 "the_digest": amendment.digest,
                 "number": turn.suspension,
-                "sealed": seal_turn(turn, self._sealer),
+                "sealed": seal_turn(turn, sealing),
                 "digest": turn.digest,
                 "ttl": None if amendment.ttl is None else milliseconds(amendment.ttl),
             }
             _expect_one(connection.execute(_AMEND, amended).rowcount)
-            self._add_steps(connection, row.id, amendment.steps)
+            self._add_steps(connection, row.id, amendment.steps, PrivacyLevel(row.privacy), ended=False)
 
         self._database.write(work, lambda connection, _: _is_decided(connection, amendment.decision_id))
 
@@ -174,7 +176,8 @@ class VerdictWrites(UncertainCalls):
                 fact: Values = {"the_run": run_id, "the_call": fence.call_id, **target_values(report.target)}
                 if connection.execute(_SAME_FACT, fact).first() is None:
                     write = NewStep(StepKind.WRITE, fence.call_id, target=report.target)
-                    self._add_steps(connection, run_id, [write])
+                    ended = RunStatus(row.status).is_terminal
+                    self._add_steps(connection, run_id, [write], PrivacyLevel(row.privacy), ended=ended)
             return stored
 
         def stands(connection: Connection, _: LateReport) -> bool:

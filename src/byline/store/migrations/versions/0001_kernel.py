@@ -25,12 +25,23 @@ def upgrade() -> None:
     _late_report()
 
 
+def _create_table(name: str, *parts: sa.schema.SchemaItem, sqlite_autoincrement: bool = False) -> None:
+    op.create_table(
+        name,
+        *parts,
+        sqlite_autoincrement=sqlite_autoincrement,
+        mariadb_engine="InnoDB",
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_nopad_bin",  # equal byte for byte, as elsewhere
+    )
+
+
 def _check(name: str, condition: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(condition, name=f"byline_{name}")
 
 
 def _run() -> None:
-    op.create_table(
+    _create_table(
         "byline_run",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("agent", sa.String(255), nullable=False),
@@ -110,7 +121,7 @@ def _run() -> None:
 
 
 def _message() -> None:
-    op.create_table(
+    _create_table(
         "byline_message",
         sa.Column("run_id", sa.Uuid, sa.ForeignKey("byline_run.id"), primary_key=True),
         sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
@@ -119,7 +130,7 @@ def _message() -> None:
 
 
 def _step() -> None:
-    op.create_table(
+    _create_table(
         "byline_step",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
         sa.Column("run_id", sa.Uuid, sa.ForeignKey("byline_run.id"), nullable=False),
@@ -151,7 +162,7 @@ def _step() -> None:
 
 
 def _decision() -> None:
-    op.create_table(
+    _create_table(
         "byline_decision",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("call_id", sa.Uuid, primary_key=True),
@@ -190,7 +201,7 @@ def _decision() -> None:
 
 
 def _late_report() -> None:
-    op.create_table(
+    _create_table(
         "byline_late_report",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("run_id", sa.Uuid, sa.ForeignKey("byline_run.id"), nullable=False),
