@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import event
 
 from byline.models.messages import AssistantMessage
+from byline.privacy import PrivacyLevel
 from byline.runs.status import RunStatus
 from byline.store.protocol import (
     Beat,
@@ -25,7 +26,9 @@ from byline.store.protocol import (
     HandBack,
     LateReport,
     NewRun,
+    Postpone,
     Progress,
+    Release,
     Ruling,
     SetFence,
     Settle,
@@ -33,13 +36,14 @@ from byline.store.protocol import (
     StoredRun,
     Suspend,
 )
+from byline.store.sealing import KeyRing
 from byline.store.sql import SqlStore
 
 T = TypeVar("T")
 
 STORED = (
-    "create", "claim", "beat", "answer", "suspend", "fence", "step", "hand back", "uncertain", "settle", "decide",
-    "reconcile", "late report",
+    "create", "claim", "beat", "answer", "suspend", "fence", "step", "hand back", "release", "uncertain", "settle",
+    "decide", "reconcile", "late report",
 )  # fmt: skip
 ELSEWHERE = (
     "first answer", "closing answer", "execute begins", "in execute", "host committed", "dispatching",
@@ -90,9 +94,15 @@ class PointedStore(SqlStore):
     """The SQL store, with its points. `heartless`: no heartbeat reaches the database."""
 
     def __init__(
-        self, url: str, points: Points, *, clock: Callable[[], float] | None = None, heartless: bool = False
+        self,
+        url: str,
+        points: Points,
+        *,
+        keys: KeyRing | None = None,
+        clock: Callable[[], float] | None = None,
+        heartless: bool = False,
     ) -> None:
-        super().__init__(url, clock=clock)
+        super().__init__(url, keys=keys, clock=clock)
         self._points = points
         self._doing = threading.local()
         self._heartless = heartless
@@ -117,9 +127,11 @@ class PointedStore(SqlStore):
         create = super().create
         return self._at("create", lambda: create(new, lease=lease))
 
-    def claim(self, run_id: UUID, *, lease: float, takeovers: int) -> Claimed | None:
+    def claim(
+        self, run_id: UUID, *, lease: float, takeovers: int, privacy: PrivacyLevel = PrivacyLevel.METADATA
+    ) -> Claimed | None:
         claim = super().claim
-        return self._at("claim", lambda: claim(run_id, lease=lease, takeovers=takeovers))
+        return self._at("claim", lambda: claim(run_id, lease=lease, takeovers=takeovers, privacy=privacy))
 
     def beat(self, claims: Collection[Claim], *, lease: float) -> Mapping[Claim, Beat]:
         if self._heartless:
@@ -154,6 +166,10 @@ def _name(change: Change) -> str:
             return "suspend"
         case HandBack():
             return "hand back"
+        case Release():
+            return "release"
+        case Postpone():
+            return "postpone"
         case BecomeUncertain():
             return "uncertain"
         case Settle():

@@ -30,7 +30,8 @@ class Order:
     """What a process is to do.
 
     Attributes:
-        do: what it asks of its runtime; "serve": nothing, the runtime itself recovers while it is open.
+        do: what it asks of its runtime; "serve": nothing, the runtime itself recovers while it is open; "attend": what
+            the site's people ask.
         turns: the calls that its model makes, turn by turn.
         run_id: the run it is about.
         verdict: what it says of an uncertain call.
@@ -38,10 +39,11 @@ class Order:
         hours: how far its store's clock is ahead, so that every lease of before has run out; None: the database's own.
         off_by: seconds by which the clock of its Python is wrong.
         heartless: its heartbeats do not reach the database.
-        serves: it closes the runtime at SIGTERM, as a worker does.
+        serves: it closes the runtime at the first SIGTERM, and ends at the second one, as a worker does.
+        at_once: how many runs it executes at a time, if it works.
     """
 
-    do: Literal["run", "decide", "execute", "recover", "reconcile", "serve"]
+    do: Literal["run", "decide", "execute", "recover", "reconcile", "serve", "work", "attend"]
     turns: tuple[Sequence[ModelCall], ...]
     _: KW_ONLY
     run_id: UUID | None = None
@@ -56,6 +58,7 @@ class Order:
     beat: float = 15.0
     grace: float = 30.0
     max_takeovers: int = 3
+    at_once: int = 50
 
 
 class PointedDispatcher:
@@ -70,13 +73,13 @@ class PointedDispatcher:
         await self._listeners.dispatch(event)
 
 
-def work(order: Order, path: Path, wire: Connection, log: Path) -> None:
-    """Be the process, over the host's database at the path. What it says of errors goes to the log."""
+def work(order: Order, kind: type[Site], path: Path, wire: Connection, log: Path) -> None:
+    """Be the process, over the database at the path of that kind of host. What it says of errors goes to the log."""
     with log.open("w") as said:
         os.dup2(said.fileno(), 2)
         if order.off_by:
             _set_clock_wrong(order.off_by)
-        asyncio.run(_work(order, Site(path, Points(wire, order.watched))))
+        asyncio.run(_work(order, kind(path, Points(wire, order.watched))))
 
 
 def _set_clock_wrong(off_by: float) -> None:
@@ -88,7 +91,7 @@ def _set_clock_wrong(off_by: float) -> None:
 async def _work(order: Order, site: Site) -> None:
     ahead = None if order.hours is None else order.hours * AN_HOUR
     clock = None if ahead is None else lambda: time.time() + ahead
-    store = PointedStore(site.url, site.points, clock=clock, heartless=order.heartless)
+    store = PointedStore(site.url, site.points, keys=site.sealed_with, clock=clock, heartless=order.heartless)
     settings: Settings = {
         "execution": order.execution,
         "lease": order.lease,
@@ -102,9 +105,9 @@ async def _work(order: Order, site: Site) -> None:
     runtime = site.opened(*order.turns, store=store, **settings)
     stopped = asyncio.Event()
     if order.serves:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _stop, stopped)
     async with runtime:
-        asked = asyncio.create_task(_ask(order, runtime))
+        asked = asyncio.create_task(_ask(order, runtime, site))
         stopping = asyncio.create_task(stopped.wait())
         awaited = {stopping} if order.do == "serve" else {asked, stopping}
         try:
@@ -123,7 +126,12 @@ async def _work(order: Order, site: Site) -> None:
             raise
 
 
-async def _ask(order: Order, runtime: AgentRuntime) -> None:
+def _stop(stopped: asyncio.Event) -> None:
+    stopped.set()
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+
+async def _ask(order: Order, runtime: AgentRuntime, site: Site) -> None:
     if order.do == "run":
         await runtime.run("editor", "Describe page 42.", actor=ALICE, dedupe_key="describe 42")
         return
@@ -131,6 +139,12 @@ async def _ask(order: Order, runtime: AgentRuntime) -> None:
         await runtime.recover()
         return
     if order.do == "serve":
+        return
+    if order.do == "work":
+        await runtime.work(concurrency=order.at_once, poll=0.1)
+        return
+    if order.do == "attend":
+        await site.attend(runtime)
         return
     assert order.run_id is not None
     if order.do == "execute":

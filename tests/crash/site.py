@@ -10,6 +10,7 @@ from typing import Unpack
 
 from byline import AfterAiRecordWrittenEvent, AgentRuntime, ModelCall, ModelRequest, RunStore, Tool, ToolContext
 from byline.models.scripted import Turn
+from byline.store.sealing import KeyRing
 from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
 from tests.crash.points import Points
@@ -83,6 +84,15 @@ class Site(Host):
     def url(self) -> str:
         """Where the runs are stored."""
         return f"sqlite:///{self.path.parent / 'byline.db'}"
+
+    @property
+    def sealed_with(self) -> KeyRing | None:
+        """The store's keys; None: those of the file beside it."""
+        return None
+
+    async def attend(self, runtime: AgentRuntime) -> None:
+        """Do what this site's people do, for as long as the runtime is open. Here nobody does anything."""
+        raise NotImplementedError
 
     def count(self, context: ToolContext, name: str) -> None:
         super().count(context, name)

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from typing import Literal
 
 import pytest
 
@@ -109,13 +108,10 @@ async def test_past_its_grace_a_write_in_flight_is_uncertain_and_the_process_end
     assert site.heard() == await announced(site) == list(flavour.told)
 
 
-@pytest.mark.parametrize("do", ["recover", "serve"])
-async def test_a_process_that_stops_claims_nothing_more(
-    site: Site, workers: Workers, do: Literal["recover", "serve"]
-) -> None:
+async def test_a_process_that_stops_claims_nothing_more(site: Site, workers: Workers) -> None:
     first = await queued(site, [READ.call])
     second = await queued(site, [READ.call])
-    order = Order(do, ([READ.call],), watched={"in execute", "stopping"}, serves=True)
+    order = Order("recover", ([READ.call],), watched={"in execute", "stopping"}, serves=True)
     worker = workers.start(order).at("in execute").signal(signal.SIGTERM).at("stopping")
     worker.go_on("stopping").go_on("in execute")
     assert worker.ended() == 0, worker.said()

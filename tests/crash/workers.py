@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -13,17 +14,17 @@ PATIENCE = 20.0
 """Seconds that a process may take to reach a point, or to end."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.warm"])
+_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.warm", "tests.newsroom.warm"])
 
 
 class Worker:
     """A process that does what its order says."""
 
-    def __init__(self, order: Order, path: Path, log: Path) -> None:
+    def __init__(self, order: Order, site: Site, log: Path) -> None:
         self._log = log
         self._held: set[str] = set()
         self._wire, far_end = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=work, args=(order, path, far_end, log), daemon=True)
+        self._process = _CONTEXT.Process(target=work, args=(order, type(site), site.path, far_end, log), daemon=True)
         self._process.start()
         far_end.close()
 
@@ -45,11 +46,33 @@ class Worker:
 
     def go_on(self, point: str) -> Self:
         """Let it go on from a point, now or when it gets there."""
-        self._wire.send(point)
+        with suppress(ConnectionError):  # it has ended
+            self._wire.send(point)
         return self
 
+    def reached(self) -> list[str]:
+        """The points at which it has come to be held since this was last asked."""
+        reached: list[str] = []
+        with suppress(EOFError, ConnectionError):  # it has ended
+            while self._wire.poll():
+                reached.append(self._wire.recv())
+        self._held.update(reached)
+        return reached
+
+    @property
+    def waitables(self) -> list[int]:
+        """What is ready when it has reached a point, or ended: for `multiprocessing.connection.wait`."""
+        return [self._wire.fileno(), self._process.sentinel]
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, or the negative of the signal that ended it; None while it lives."""
+        return self._process.exitcode
+
     def signal(self, number: signal.Signals) -> Self:
-        os.kill(self.pid, number)
+        """Send it a signal. One that has ended hears it no more."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
         return self
 
     def kill(self) -> None:
@@ -83,7 +106,7 @@ class Workers:
 
     def start(self, order: Order) -> Worker:
         log = self._site.path.parent / f"worker-{len(self._started)}.log"
-        self._started.append(Worker(order, self._site.path, log))
+        self._started.append(Worker(order, self._site, log))
         return self._started[-1]
 
     def clear_away(self) -> None:

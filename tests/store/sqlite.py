@@ -5,20 +5,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from unittest import mock
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import PoolProxiedConnection, event
+from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from byline.store.protocol import RunStore
 from byline.store.sealing import KeyRing
 from byline.store.sql import SqlStore
-from byline.testing.conformance import StoreCase
+from tests.store.commits import BrokenCommits, sql
 
 KEYS = KeyRing({"k1": b"1" * 32}, "k1")
 
@@ -33,7 +32,7 @@ def hurry(store: SqlStore) -> SqlStore:
     return store
 
 
-class SqliteFile(StoreCase):
+class SqliteFile(BrokenCommits):
     """A store in a file of its own; its peer is a second one on that file, as in another process."""
 
     folder = Path()
@@ -48,20 +47,14 @@ class SqliteFile(StoreCase):
         return hurry(SqlStore(f"sqlite:///{path}", keys=KEYS, clock=clock))
 
     def make_peer(self, store: RunStore, clock: Callable[[], float]) -> SqlStore:
-        return hurry(SqlStore(_sql(store).engine.url.render_as_string(), keys=KEYS, clock=clock))
-
-    def commit_fails(self, store: RunStore, times: int) -> AbstractContextManager[object]:
-        return _commit(_sql(store), times, before=True)
-
-    def answer_is_lost(self, store: RunStore, times: int) -> AbstractContextManager[object]:
-        return _commit(_sql(store), times, before=False)
+        return hurry(SqlStore(sql(store).engine.url.render_as_string(), keys=KEYS, clock=clock))
 
     @contextmanager
     def is_locked(self, store: RunStore, seconds: float) -> Generator[None]:
         held = threading.Event()
 
         def hold() -> None:
-            connection = sqlite3.connect(str(_sql(store).engine.url.database), isolation_level=None)
+            connection = sqlite3.connect(str(sql(store).engine.url.database), isolation_level=None)
             connection.execute("BEGIN IMMEDIATE")
             held.set()
             time.sleep(seconds)
@@ -82,7 +75,7 @@ class SqliteMemory(SqliteFile):
         return SqlStore("sqlite://", clock=clock)
 
     def make_peer(self, store: RunStore, clock: Callable[[], float]) -> SqlStore:
-        return _sql(store)
+        return sql(store)
 
     @contextmanager
     def is_locked(self, store: RunStore, seconds: float) -> Generator[None]:
@@ -98,30 +91,6 @@ def _empty() -> bytes:
         store.open()
         store.close()
         return path.read_bytes()
-
-
-@contextmanager
-def _commit(store: SqlStore, times: int, *, before: bool) -> Generator[None]:
-    dialect = store.engine.dialect
-    commit = dialect.do_commit
-    left = times
-
-    def broken(connection: PoolProxiedConnection) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0 or not before:
-            commit(connection)
-        if left >= 0:
-            raise sqlite3.OperationalError("disk I/O error")
-
-    with mock.patch.object(dialect, "do_commit", broken):
-        yield
-    assert left < times, "nothing was committed"
-
-
-def _sql(store: RunStore) -> SqlStore:
-    assert isinstance(store, SqlStore)
-    return store
 
 
 def path_of(store: SqlStore) -> Path:

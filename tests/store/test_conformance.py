@@ -43,6 +43,16 @@ class TestReads(conformance.ReadConformance, SqliteFile):
     pass
 
 
+@pytest.mark.promise("P9", "P20", "P21", "P22")
+class TestReleases(conformance.ReleaseConformance, SqliteFile):
+    pass
+
+
+@pytest.mark.promise("P23")
+class TestRetention(conformance.RetentionConformance, SqliteFile):
+    pass
+
+
 @pytest.mark.promise("P13")
 @pytest.mark.report(21)
 class TestDecisionRaces(conformance.DecisionRaces, SqliteFile):

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import sqlite3
 import sys
+import traceback
+from contextlib import suppress
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -15,6 +17,7 @@ from byline.actors import AiActorContext
 from byline.errors import ConfigurationError, KeyMissing, SchemaMismatch, StoreError, StoreUnavailable
 from byline.models.messages import UserMessage
 from byline.store.protocol import NewRun
+from byline.store.sealing import KeyRing
 from byline.store.sql import SqlStore
 from byline.testing.conformance import FakeClock
 from byline.testing.conformance.stage import LEASE, Stage
@@ -104,6 +107,25 @@ def test_password_is_never_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         SqlStore("nonsense://user:hunter2@host/db")
     assert "hunter2" not in f"{caught.value!r}{caught.value.__context__!r}"
+
+
+@pytest.mark.parametrize(
+    "url, words",
+    [
+        ("postgresql://someone:hunter2", "named by a database URL"),  # no host: the password is read as a port
+        ("postgresql://someone:some@hunter2@127.0.0.1/x", "is written %40"),
+        ("postgresql://someone@127.0.0.1:1/x?password=hunter2", "cannot be reached"),
+        ("postgresql://someone:some@127.0.0.1:1/hunter2@127.0.0.1/x", "cannot be reached"),
+        ("mariadb://someone@127.0.0.1:1/x?password=hunter2", "cannot be reached"),
+        ("mariadb://someone:hunter2@127.0.0.1:1/x?nonsense=1", "does not take its URL's options"),
+    ],
+)
+def test_password_is_never_shown_wherever_the_url_has_it(url: str, words: str) -> None:
+    with pytest.raises((ConfigurationError, StoreError), match=words) as caught:
+        SqlStore(url, keys=KeyRing.generate(), busy_timeout=0.1).open()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value)).replace(url, "")
+    with suppress(ConfigurationError):
+        assert "hunter2" not in repr(SqlStore(url))
 
 
 def test_closed_store_says_so_and_opens_again(tmp_path: Path) -> None:

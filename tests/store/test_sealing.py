@@ -22,9 +22,10 @@ from byline.models.messages import UserMessage
 from byline.runs.status import RunStatus
 from byline.runs.steps import NewStep, StepKind
 from byline.store import tables
-from byline.store.keyfile import load_or_make
+from byline.store.keyfile import KeyFile
 from byline.store.protocol import Claim, HandBack, NewRun, Progress
-from byline.store.sealing import KeyRing, Sealer
+from byline.store.sealed import SEALED
+from byline.store.sealing import MAX_KEYS, KeyRing, Sealer
 from byline.store.sql import SqlStore
 from byline.testing.conformance import FakeClock
 from byline.testing.conformance.segments import DONE
@@ -44,6 +45,17 @@ def make(tmp_path: Path) -> Make:
         return store
 
     return make
+
+
+def test_every_column_that_can_be_sealed_is_known_to_who_administers_keys() -> None:
+    """Else a reseal would pass it over, and a drop would strand it."""
+    binary = {
+        column
+        for table in tables.metadata.tables.values()
+        for column in table.c
+        if isinstance(column.type, sa.LargeBinary)
+    }
+    assert {sealed.column for sealed in SEALED} == binary
 
 
 @given(st.binary(), st.binary(min_size=32, max_size=32))
@@ -97,8 +109,11 @@ def test_wrong_key_and_missing_key_are_told_apart() -> None:
 # The ring, and where it comes from.
 
 GOOD = base64.b64encode(b"1" * 32).decode()
+PLAIN = base64.urlsafe_b64encode(b"\xfb\xff1" * 8 + b"2" * 8).decode().rstrip("=")
+"""A key that could be an id, as many a tool prints one."""
 
 
+@pytest.mark.promise("P23")
 @pytest.mark.parametrize(
     "text",
     [
@@ -112,13 +127,19 @@ GOOD = base64.b64encode(b"1" * 32).decode()
         f"k 1:{GOOD}",
         f"k1:{GOOD[:-1]}!",
         "k1:\u00fc",
+        f"{PLAIN}:k1",
+        f"{PLAIN}:main",
+        f"{PLAIN}:{GOOD},{PLAIN}:{GOOD}",
+        f"{b'1234'.hex() * 8}:main",
+        ",".join(f"k{number}:{GOOD}" for number in range(MAX_KEYS + 1)),
     ],
 )
 def test_malformed_keys_are_refused_without_being_printed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("BYLINE_KEYS", text)
     with pytest.raises(ConfigurationError, match="BYLINE_KEYS") as caught:
         KeyRing.from_environment()
-    assert GOOD[:8] not in str(caught.value)
+    for secret in (GOOD, PLAIN, b"1234".hex()):
+        assert secret[:8] not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
@@ -141,6 +162,22 @@ def test_ring_shows_ids_only() -> None:
             KeyRing(keys, active)
 
 
+def test_no_key_is_added_to_as_many_as_are_read(make: Make, tmp_path: Path) -> None:
+    key_file = tmp_path / "byline.db.key"
+    key_file.touch(mode=0o600)
+    key_file.write_text(",".join(f"k{number}:{GOOD}" for number in range(MAX_KEYS)))
+    store = make(None)
+    assert len(store.keys.list()) == MAX_KEYS
+    with pytest.raises(ConfigurationError, match="drop those"):
+        store.keys.add()
+    store.keys.drop("k7")
+    added = store.keys.add()
+    store.close()
+    again = make(None)
+    assert added.key_id in [key.key_id for key in again.keys.list() if key.here]
+    again.close()
+
+
 @pytest.mark.promise("P23")
 def test_key_file_is_made_beside_the_file_for_its_owner_only(make: Make, tmp_path: Path) -> None:
     store = make(None)
@@ -160,6 +197,10 @@ def test_key_file_is_made_beside_the_file_for_its_owner_only(make: Make, tmp_pat
     key_file.write_text("nonsense")
     with pytest.raises(StoreError, match="entry 1"):
         make(None)
+    with key_file.open("wb") as file:
+        file.truncate(2**40)  # more than any memory; it takes no room
+    with pytest.raises(StoreError, match="longer than"):
+        make(None)
 
 
 def test_environment_comes_before_the_key_file(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +211,7 @@ def test_environment_comes_before_the_key_file(make: Make, tmp_path: Path, monke
 
 def _load(path: Path, results: "SimpleQueue[bytes]", barrier: Barrier) -> None:
     barrier.wait()
-    results.put(load_or_make(path).format().encode())
+    results.put(KeyFile(path).load_or_make().format().encode())
 
 
 @pytest.mark.promise("P23")
