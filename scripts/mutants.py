@@ -219,7 +219,7 @@ def main() -> int:
         print(f"No mutant in tests/mutants{f' is named like {options.only!r}' if options.only else ''}.")
         print("0 killed, 0 survived, 0 errors")
         return 1
-    baseline(mutants, options.jobs, options.limit * 3)
+    baseline(mutants, options.jobs, options.limit * 6)
 
     counts: dict[Verdict, int] = {"killed": 0, "survived": 0, "error": 0}
     width = max(len(mutant.path.stem) for mutant in mutants)
