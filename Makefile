@@ -23,11 +23,11 @@ CHECKS := check-format check-lint check-mypy check-basedpyright check-imports ch
 WORKERS ?= $(if $(findstring --pdb,$(ARGS)),0,2)
 UV ?= uv
 
-.PHONY: help interpreter same-python install test check $(CHECKS) format signatures mutants demo lock changelog-draft clean
+.PHONY: help interpreter same-python install test check $(CHECKS) format signatures mutants crash soak demo quickstart newsroom lock changelog-draft clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
-	@echo '  ARGS="…" is passed on by test, mutants and demo.'
+	@echo '  ARGS="…" is passed on by test, mutants, crash, soak, demo, quickstart and newsroom.'
 
 interpreter: ## Say which Python is used, or what is missing
 	@if [ -z '$(PYTHON)' ] || ! $(PYTHON) $(FITS); then \
@@ -86,8 +86,20 @@ signatures: $(STAMP) ## Rewrite docs/public-api.txt
 mutants: $(STAMP) ## Break each promise on purpose, and see a test notice; ARGS="--only P3"
 	$(BIN)/python scripts/mutants.py $(ARGS)
 
-demo: $(STAMP) ## Run the quick start
+crash: $(STAMP) ## Let planned faults strike workers, people and databases, round by round; ROUNDS=200 SEED=7
+	$(BIN)/python -m tests.crash.rounds $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: $(STAMP) ## Let four workers on PostgreSQL settle 2,000 runs while one is killed every few seconds; SEED=7
+	$(BIN)/python -m tests.crash.rounds.soak $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+demo: $(STAMP) ## Play the newsroom: an agent writes, you decide; ARGS=--yes, ARGS=--crash, MODEL=openai:NAME
+	$(BIN)/python -m examples.newsroom $(if $(findstring command,$(origin MODEL)),--model '$(MODEL)') $(ARGS)
+
+quickstart: $(STAMP) ## Play the smallest site: three tools in one file
 	$(BIN)/python -m examples.quickstart $(ARGS)
+
+newsroom: $(STAMP) ## Serve the newsroom's website; ARGS="--port 8001"
+	$(BIN)/python -m examples.newsroom.web $(ARGS)
 
 lock: ## Pin the development dependencies anew (needs uv); ARGS="--upgrade"
 	@command -v $(UV) >/dev/null || { echo 'Locking needs uv: install it, or name it with UV=/path/to/uv.' >&2; exit 1; }

@@ -1,6 +1,7 @@
 """What every test has: the promises' marker and option, and hypothesis's profiles."""
 
 import os
+import signal
 from collections.abc import Iterable
 
 import pytest
@@ -11,8 +12,14 @@ from hypothesis import settings
 if os.access("/dev/shm", os.W_OK):  # noqa: S108 - pytest makes a private folder in it, as it would in the usual place
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")  # noqa: S108
 
+# What a shell starts in the background is told to ignore the keyboard, and so would be all that it starts: but tests
+# press Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("default", deadline=None)
+settings.register_profile("long", deadline=None, max_examples=8_000)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 PROMISES = frozenset(f"P{number}" for number in range(1, 26))

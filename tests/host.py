@@ -17,18 +17,22 @@ from byline import (
     AgentRuntime,
     AiActorContext,
     Authority,
+    Backoff,
     ChatModel,
     EventDispatcher,
     Grant,
     Listener,
+    PrivacyLevel,
     ProposedCall,
     RecordReference,
     RunStore,
+    Telemetry,
     Tool,
     ToolContext,
     ToolEffect,
     ToolError,
     ToolResult,
+    Wakeup,
     WriteKind,
     tool,
 )
@@ -70,6 +74,8 @@ class AgentFacts(TypedDict, total=False):
     second_approver: bool
     approval_ttl: float | None
     model_timeout: float
+    privacy: PrivacyLevel
+    output_ttl: float | None
 
 
 class Settings(TypedDict, total=False):
@@ -86,7 +92,13 @@ class Settings(TypedDict, total=False):
     release_ttl: float
     grace: float
     max_takeovers: int
+    max_model_failures: int
+    backoff: Backoff
     recover: bool
+    wakeup: Wakeup
+    output_ttl: float | None
+    privacy: PrivacyLevel
+    telemetry: Telemetry
 
 
 class Host:
@@ -198,6 +210,7 @@ class Host:
             second_approver=facts.get("second_approver", False),
             approval_ttl=facts.get("approval_ttl"),
             model_timeout=facts.get("model_timeout", 600.0),
+            privacy=facts.get("privacy", PrivacyLevel.FULL),
         )
         if "dispatcher" not in settings:
             settings.setdefault("listeners", [self.listen])

@@ -3,6 +3,8 @@
 `CONSUMER_API` is what an application calls; `EXTENSION_POINTS` is what a host or a third party implements.
 """
 
+from typing import TYPE_CHECKING
+
 from byline.actors import AiActorContext, Authority, Grant, ProposedCall, Scope
 from byline.announcing import AfterAiRecordWrittenEvent, EventDispatcher, Listener, ListenerDispatcher
 from byline.approval.decision import (
@@ -14,19 +16,41 @@ from byline.approval.decision import (
     ReconcileVerdict,
     Reconciliation,
 )
-from byline.approval.fence import Fence
+from byline.approval.fence import Fence, FenceVerdict
 from byline.approval.turn import PendingCall, PendingTurn, RejectedCall
-from byline.driving import Conversation, LoopRun
+from byline.driving import (
+    AboutToWrite,
+    Answered,
+    CallOutcome,
+    CallReport,
+    Conversation,
+    Ended,
+    Finished,
+    Lied,
+    LoopRun,
+    LoopStep,
+    ModelFailed,
+    Suspended,
+    Uncertain,
+)
 from byline.errors import (
     AlreadyDecided,
     ApprovalExpired,
     BylineError,
     ConfigurationError,
+    ContextTooLong,
     DedupeConflict,
     InvalidArguments,
     InvalidIdentifier,
+    KeyInUse,
     KeyMissing,
+    ModelAccessDenied,
     ModelError,
+    ModelRateLimited,
+    ModelRefused,
+    ModelUnavailable,
+    ModelUnreachable,
+    NativeUnreadable,
     NotAllowed,
     NotDecidable,
     NotRetryable,
@@ -42,6 +66,7 @@ from byline.errors import (
     ToolNotLoaded,
     UnknownAgent,
     UnknownCall,
+    UnknownKey,
     UnknownRun,
 )
 from byline.loop import ToolLoop
@@ -53,16 +78,19 @@ from byline.models import (
     ModelRequest,
     NativePart,
     OfferedTool,
+    PydanticAiModel,
     ToolMessage,
     Usage,
     UserMessage,
 )
+from byline.privacy import PrivacyLevel
 from byline.records import RecordReference, WriteKind
 from byline.runs.run import Pending, Run, UncertainCall
 from byline.runs.status import RunStatus, TerminationReason, UncertaintyReason
 from byline.runs.steps import Step, StepKind, WriteFact
-from byline.runtime import Agent, AgentRuntime, Recovery, SyncRuntime
-from byline.store.protocol import LateReport, RunStore
+from byline.runtime import Agent, AgentRuntime, Backoff, Recovery, SyncRuntime, Wakeup
+from byline.store.protocol import LateReport, Purged, RunStore
+from byline.telemetry import Telemetry
 from byline.tools import (
     FunctionTool,
     Landed,
@@ -75,43 +103,67 @@ from byline.tools import (
     ToolSpec,
     tool,
 )
+from byline.tools.result import WriteTarget
+
+if TYPE_CHECKING:
+    from byline.store.sealing import KeyRing
 
 __all__ = [
+    "AboutToWrite",
     "AfterAiRecordWrittenEvent",
     "Agent",
     "AgentRuntime",
     "AiActorContext",
     "AlreadyDecided",
+    "Answered",
     "ApprovalExpired",
     "Approve",
     "AssistantMessage",
     "Authority",
+    "Backoff",
     "BylineError",
+    "CallOutcome",
+    "CallReport",
     "CallVerdict",
     "Change",
     "ChatModel",
     "ConfigurationError",
+    "ContextTooLong",
     "Conversation",
     "Decision",
     "DedupeConflict",
     "Deny",
+    "Ended",
     "EventDispatcher",
     "Fence",
+    "FenceVerdict",
+    "Finished",
     "FunctionTool",
     "Grant",
     "InvalidArguments",
     "InvalidIdentifier",
+    "KeyInUse",
     "KeyMissing",
+    "KeyRing",
     "Landed",
     "LateReport",
+    "Lied",
     "Listener",
     "ListenerDispatcher",
     "LoopRun",
+    "LoopStep",
+    "ModelAccessDenied",
     "ModelAnswer",
     "ModelCall",
     "ModelError",
+    "ModelFailed",
+    "ModelRateLimited",
+    "ModelRefused",
     "ModelRequest",
+    "ModelUnavailable",
+    "ModelUnreachable",
     "NativePart",
+    "NativeUnreadable",
     "NotAllowed",
     "NotDecidable",
     "NotLanded",
@@ -120,7 +172,10 @@ __all__ = [
     "Pending",
     "PendingCall",
     "PendingTurn",
+    "PrivacyLevel",
     "ProposedCall",
+    "Purged",
+    "PydanticAiModel",
     "ReconcileVerdict",
     "Reconciliation",
     "RecordReference",
@@ -139,7 +194,9 @@ __all__ = [
     "StepKind",
     "StoreError",
     "StoreUnavailable",
+    "Suspended",
     "SyncRuntime",
+    "Telemetry",
     "TerminationReason",
     "Tool",
     "ToolContext",
@@ -152,17 +209,30 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "Toolbox",
+    "Uncertain",
     "UncertainCall",
     "UncertaintyReason",
     "UnknownAgent",
     "UnknownCall",
+    "UnknownKey",
     "UnknownRun",
     "Usage",
     "UserMessage",
+    "Wakeup",
     "WriteFact",
     "WriteKind",
+    "WriteTarget",
     "tool",
 ]
 
-EXTENSION_POINTS = ("Authority", "ChatModel", "EventDispatcher", "Listener", "RunStore", "Tool")
+EXTENSION_POINTS = ("Authority", "ChatModel", "EventDispatcher", "Listener", "RunStore", "Tool", "Wakeup")
 CONSUMER_API = tuple(name for name in __all__ if name not in EXTENSION_POINTS)
+
+if not TYPE_CHECKING:  # a type checker that saw it would let any name pass
+
+    def __getattr__(name: str) -> object:
+        if name == "KeyRing":  # with what it seals with: costly to import, and rarely named
+            from byline.store.sealing import KeyRing
+
+            return KeyRing
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

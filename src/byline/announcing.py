@@ -16,6 +16,7 @@ from uuid import UUID
 
 from byline.errors import ConfigurationError, InvalidIdentifier
 from byline.records import RecordReference, WriteKind
+from byline.telemetry import count_listener_failure
 from byline.threads import DaemonThreads
 
 LISTENER_TIMEOUT: Final = 5.0
@@ -222,9 +223,11 @@ class _Hearer:
     def log(
         self, outcome: str, clause: str, event: AfterAiRecordWrittenEvent, error: BaseException | None = None
     ) -> None:
+        count_listener_failure(self.name, outcome)
         extra = {
             "action": f"{self.role}_{outcome}",
             "listener": self.name,
+            "run_id": str(event.correlation_id),
             "correlation_id": str(event.correlation_id),
             "record": str(event.record),
         }

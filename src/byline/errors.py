@@ -54,9 +54,57 @@ class ToolContractBroken(BylineError):
 
 
 class ModelError(BylineError):
-    """The model could not answer."""
+    """The model could not answer.
+
+    Attributes:
+        retryable: whether the same request may succeed later.
+        retry_after: seconds after which the provider wants to be asked again, if it said so.
+        detail: the provider's own words, which may hold content: for a sealed detail, for no log. Not in `str`, not in
+            `repr` (P23).
+    """
 
     retryable: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str | None = None, *, retry_after: float | None = None, detail: str | None = None
+    ) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().partition("\n")[0])
+        self.retry_after = retry_after
+        self.detail = detail
+
+
+class ModelUnreachable(ModelError):
+    """The provider could not be reached, broke the connection, or did not answer in time."""
+
+    retryable: ClassVar[bool] = True
+
+
+class ModelRateLimited(ModelError):
+    """The provider says that it was asked too often."""
+
+    retryable: ClassVar[bool] = True
+
+
+class ModelUnavailable(ModelError):
+    """The provider failed: an error of its server, an overload, or a reply that is no answer."""
+
+    retryable: ClassVar[bool] = True
+
+
+class ModelAccessDenied(ModelError):
+    """The provider refuses the key, or what the key may use."""
+
+
+class ModelRefused(ModelError):
+    """The model refused to answer, or a content filter stopped the question or the answer."""
+
+
+class ContextTooLong(ModelError):
+    """The transcript is longer than the model can read."""
+
+
+class NativeUnreadable(ModelError):
+    """An earlier answer is stored in a form that this version of the model's adapter cannot read. The run waits."""
 
 
 class NotAllowed(BylineError):
@@ -113,6 +161,14 @@ class SchemaMismatch(StoreError):
 
 class KeyMissing(StoreError):
     """A sealed value needs a key that this process does not have. The run stays."""
+
+
+class UnknownKey(StoreError):
+    """There is no key of that id."""
+
+
+class KeyInUse(StoreError):
+    """The key cannot be dropped, or activated: it is active, a value needs it, or it is closed."""
 
 
 class SealBroken(StoreError):

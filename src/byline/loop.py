@@ -38,7 +38,7 @@ from byline.driving import (
     Uncertain,
     announced,
 )
-from byline.errors import ToolContractBroken, ToolError
+from byline.errors import ModelUnreachable, ToolContractBroken, ToolError
 from byline.hosted import goes_on, where_raised, within, words_of
 from byline.models.messages import (
     AssistantMessage,
@@ -49,8 +49,9 @@ from byline.models.messages import (
     ToolMessage,
 )
 from byline.models.protocol import ChatModel
-from byline.models.transcript import open_calls, rounds_since_prompt, storable
+from byline.models.transcript import in_call_order, open_calls, rounds_since_prompt, storable
 from byline.runs.status import TerminationReason, UncertaintyReason
+from byline.telemetry import UNOBSERVED, observe_announcement, observe_chat, observe_tool
 from byline.tools.context import ToolContext
 from byline.tools.effect import ToolEffect
 from byline.tools.protocol import Tool
@@ -91,11 +92,12 @@ class _WroteNothing:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """An attempt whose outcome is not known. `running`: something of it still runs."""
+    """An attempt whose outcome is not known. `running`: something of it still runs; `raised`: the exception's type."""
 
     reason: UncertaintyReason
     detail: str
     running: bool = False
+    raised: str | None = None
 
 
 class ToolLoop:
@@ -175,14 +177,20 @@ class ToolLoop:
     async def _ask(self, messages: Sequence[Message], *, closing: bool) -> AssistantMessage:
         """Ask the model once, and mint the ids of its calls."""
         offered = () if closing else self._toolbox.offered()
-        request = ModelRequest(self._instructions, tuple(messages), offered)
-        answer = await within(self._model_timeout, self._model.answer(request))
-        if not isinstance(answer, ModelAnswer):
-            raise EmptyAnswer(f"the model's adapter returned a {type(answer).__name__}, not a ModelAnswer")
-        answer = storable(replace(answer, calls=()) if closing else answer)
-        if not answer.calls and not answer.text.strip() and not closing:
-            raise EmptyAnswer("the model answered with neither words nor calls")
-        return AssistantMessage(answer, tuple(uuid7() for _ in answer.calls))
+        request = ModelRequest(self._instructions, tuple(in_call_order(messages)), offered)
+        with observe_chat(self._model, request) as asked:
+            try:
+                answer = await within(self._model_timeout, self._model.answer(request))
+            except TimeoutError:
+                raise ModelUnreachable("the model did not answer in time") from None
+            if not isinstance(answer, ModelAnswer):
+                raise EmptyAnswer(f"the model's adapter returned a {type(answer).__name__}, not a ModelAnswer")
+            answer = storable(replace(answer, calls=()) if closing else answer)
+            if not answer.calls and not answer.text.strip() and not closing:
+                raise EmptyAnswer("the model answered with neither words nor calls")
+            message = AssistantMessage(answer, tuple(uuid7() for _ in answer.calls))
+            asked.answered(message)
+            return message
 
     async def _turn(self, prepared: PreparedCalls, suspension: int, run: LoopRun) -> PendingTurn:
         contexts = {call.id: run.context(call.id) for call in prepared.calls}
@@ -400,7 +408,9 @@ class ToolLoop:
             text = f"{word} found that this call landed: {known.target.record} was {known.target.kind}."
             result = ToolResult.text(text).with_write_target(known.target.record, known.target.kind)
         context = run.context(call.id, attempt=fence.attempt)
-        await self.invoke(call, result, context, run, _Attempt())
+        target = result.target
+        with UNOBSERVED if target is None else observe_announcement(target.record, target.kind):
+            await self.invoke(call, result, context, run, _Attempt())
         if known.target is None:
             return CallReport.of(call, CallOutcome.LEFT, text, by=known.actor_id, attempt=fence.attempt)
         return replace(CallReport.returned(call, result, attempt=fence.attempt, seconds=0.0), by=known.actor_id)
@@ -438,6 +448,23 @@ class ToolLoop:
             fence = replace(fence, attempt=fence.attempt + 1)
 
     async def _attempt(
+        self, call: PendingCall, tool: Tool, fence: Fence, run: LoopRun
+    ) -> ToolResult | _WroteNothing | _Unknown:
+        """Run one attempt, observed."""
+        with observe_tool(call.tool, call.id, fence.effect.value, fence.attempt, call.arguments) as observed:
+            outcome = await self._in_time(call, tool, fence, run)
+            match outcome:
+                case ToolResult(for_model=text, target=target):
+                    observed.say(lambda shown: {"gen_ai.tool.call.result": shown(text)})
+                    if target is not None:
+                        observed.wrote(target.record, target.kind)
+                case _WroteNothing():
+                    observed.failed(ToolError.__name__)
+                case _Unknown(reason=reason, raised=raised):
+                    observed.failed(raised or reason.value)
+            return outcome
+
+    async def _in_time(
         self, call: PendingCall, tool: Tool, fence: Fence, run: LoopRun
     ) -> ToolResult | _WroteNothing | _Unknown:
         """Run one attempt within the tool's time.
@@ -479,7 +506,8 @@ class ToolLoop:
         _log.error("%s failed: %s", call.tool, where_raised(error), extra=extra)
         # What is wrong with a result names its path, never its value; what else a tool raises may say anything.
         broken = f": {words_of(error)}" if isinstance(error, ToolContractBroken) else ""
-        return _Unknown(UncertaintyReason.RAISED, type(error).__name__ + broken)
+        raised = type(error).__name__
+        return _Unknown(UncertaintyReason.RAISED, raised + broken, raised=raised)
 
     async def _kept(self, invoking: Awaitable[ToolResult]) -> ToolResult | _Raised:
         """Keep what a tool raises as a value, a SystemExit and its own CancelledError too."""

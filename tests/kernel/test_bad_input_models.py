@@ -81,7 +81,7 @@ async def test_a_bad_answer_ends_in_dead_letter_and_can_be_retried(host: Host, e
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
         if entry is Entry.QUEUED:
             run = await runtime.execute(run.run_id)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
         assert host.executions() == 0
         failed, settled = (await runtime.list_steps(run.run_id))[-2:]
         assert (failed.kind, settled.kind) == (StepKind.MODEL, StepKind.SETTLED)
@@ -102,7 +102,7 @@ async def test_a_bad_answer_ends_in_dead_letter_and_can_be_retried(host: Host, e
         ValueError("x" * 10_000),
         RuntimeError("half \ud800"),
         KeyError("choices"),
-        TimeoutError(),
+        FileNotFoundError(2, "no such file", "prompts.txt"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -110,7 +110,7 @@ async def test_a_bad_answer_ends_in_dead_letter_and_can_be_retried(host: Host, e
 async def test_a_model_that_raises(host: Host, error: Exception, after: Sequence[Turn]) -> None:
     async with host.runtime([*after, error]) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
         assert host.executions() == len(after)
     async with host.runtime([*after, "Done."]) as runtime:
         run = await runtime.retry(run.run_id)
@@ -122,7 +122,7 @@ async def test_a_model_that_raises(host: Host, error: Exception, after: Sequence
 async def test_a_model_that_would_end_the_process_ends_its_run_only(host: Host, error: BaseException) -> None:
     async with host.runtime([[READ], error]) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
     async with host.runtime([[READ], "Done."]) as runtime:
         run = await runtime.retry(run.run_id)
         assert (run.status, host.executions()) == (RunStatus.COMPLETED, 1)

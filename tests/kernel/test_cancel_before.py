@@ -11,6 +11,7 @@ from byline import (
     AgentRuntime,
     Approve,
     Decision,
+    ModelError,
     ModelRequest,
     RunFinished,
     RunStatus,
@@ -23,10 +24,12 @@ from byline import (
     tool,
 )
 from byline.models.scripted import Reply, Turn
+from byline.store.protocol import Change, Claim, HandBack
+from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host
 from tests.kernel.entries import LEASE, Clock, die_after_claim, left_queued, store_of, until_left, waiting
-from tests.kernel.stopping import ADD, READ, SET, WHENCE, Hold, Whence, cancel, outcomes
+from tests.kernel.stopping import ADD, READ, SET, WHENCE, Hold, Whence, cancel, outcomes, whoever
 
 TURN: list[Turn] = [[SET, READ, ADD], "Done."]
 NONE_RAN = [("set_description", "cancelled"), ("read_page", "cancelled"), ("add_element", "cancelled")]
@@ -196,13 +199,18 @@ async def _reads(hold: Hold) -> Reply:
     return [READ]
 
 
-async def _fails(hold: Hold) -> Reply:
+async def _fails_for_now(hold: Hold) -> Reply:
     await hold.on_loop()
     raise ConnectionError("the line is dead")
 
 
+async def _fails_for_good(hold: Hold) -> Reply:
+    await hold.on_loop()
+    raise ModelError("no right")
+
+
 @pytest.mark.promise("P22")
-@pytest.mark.parametrize("answers", [_answers, _suspends, _reads, _fails])
+@pytest.mark.parametrize("answers", [_answers, _suspends, _reads, _fails_for_now, _fails_for_good])
 async def test_that_a_model_call_does_not_hear_of(host: Host, answers: Callable[[Hold], Awaitable[Reply]]) -> None:
     """It was asked for elsewhere, and the model answers before the next heartbeat: whatever it says comes too late."""
     hold = Hold()
@@ -223,10 +231,44 @@ async def test_that_a_model_call_does_not_hear_of(host: Host, answers: Callable[
 
 @pytest.mark.promise("P22", "P21")
 async def test_of_a_run_in_dead_letter(host: Host) -> None:
-    async with host.runtime(model := ScriptedModel([ConnectionError("no line")])) as runtime:
+    async with host.runtime(model := ScriptedModel([ModelError("no right")])) as runtime:
         run = await runtime.run("editor", "Please do.", actor=ALICE)
         assert run.status is RunStatus.DEAD_LETTER
         assert (await runtime.cancel(run.run_id, actor=ALICE)).status is RunStatus.CANCELLED
+        await is_cancelled(host, runtime, run.run_id, model, asked=1)
+
+
+class Slow(SqlStore):
+    """A store that takes its time to hand a run back."""
+
+    hold: Hold = Hold()  # each test gives its own
+
+    def advance(self, claim: Claim, change: Change, *, at: int, revision: int) -> bool:
+        """Store what a segment did."""
+        if isinstance(change, HandBack):
+            self.hold.wait()
+        return super().advance(claim, change, at=at, revision=revision)
+
+
+@pytest.mark.promise("P22")
+async def test_that_comes_just_before_a_segment_is_handed_back(host: Host) -> None:
+    """Its last step is stored, and the cancel comes in between: the run does not go back to the queue."""
+    answering = Hold()
+    store = Slow(str(store_of(host).engine.url))
+    store.hold = Hold()
+    async with host.runtime(model := ScriptedModel([answering.then([READ]), "Done."]), store=store) as runtime:
+        run = await runtime.enqueue("editor", "Please do.", actor=ALICE)
+        executing = asyncio.create_task(runtime.execute(run.run_id))
+        await answering.is_reached()
+        executing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await executing
+        answering.let_go()
+        await store.hold.is_reached()
+        async with whoever(host, runtime, "elsewhere") as other:
+            assert (await other.cancel(run.run_id, actor=ALICE)).status is RunStatus.RUNNING
+            store.hold.let_go()
+            assert (await until_left(other, run.run_id, RunStatus.RUNNING)).status is RunStatus.CANCELLED
         await is_cancelled(host, runtime, run.run_id, model, asked=1)
 
 

@@ -250,7 +250,7 @@ async def test_that_only_the_model_raised(host: Host) -> None:
     turns: list[Turn] = [asyncio.CancelledError(), "Done."]
     async with host.runtime(turns) as runtime:
         run = await runtime.run("editor", "Please do.", actor=ALICE)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
     async with host.runtime(["Done."]) as runtime:
         assert (await runtime.retry(run.run_id)).output == "Done."
 

@@ -22,6 +22,9 @@ from byline import (
     ToolResult,
     tool,
 )
+from byline.store.protocol import Change as StoredChange
+from byline.store.protocol import Claim, Progress
+from byline.store.sql import SqlStore
 from byline.testing import ScriptedModel, call
 from tests.host import ALICE, BOB, Host
 from tests.kernel.entries import (
@@ -67,6 +70,37 @@ async def test_consecutive_reads_run_side_by_side(host: Host) -> None:
         assert run.status is RunStatus.COMPLETED
         assert [said.text for said in model.requests[-1].messages if isinstance(said, ToolMessage)] == ["seen"] * 8
         assert set(results(model).values()) == {1}
+
+
+async def test_results_are_told_in_the_order_of_the_calls(host: Host) -> None:
+    """Whichever ended first: what a model reads does not vary from one time to the next."""
+    second_ended = asyncio.Event()
+
+    @tool(effect=ToolEffect.READ_ONLY)
+    async def first(context: ToolContext) -> ToolResult:
+        """Read what takes longer."""
+        await second_ended.wait()
+        return ToolResult.text("The first.")
+
+    @tool(effect=ToolEffect.READ_ONLY)
+    async def second(context: ToolContext) -> ToolResult:
+        """Read what is quick."""
+        return ToolResult.text("The second.")
+
+    class Watching(SqlStore):
+        def advance(self, claim: Claim, change: StoredChange, *, at: int, revision: int) -> bool:
+            stored = super().advance(claim, change, at=at, revision=revision)
+            if isinstance(change, Progress) and any(isinstance(said, ToolMessage) for said in change.messages):
+                loop.call_soon_threadsafe(second_ended.set)
+            return stored
+
+    loop = asyncio.get_running_loop()
+    model = ScriptedModel([[call("first"), call("second")], "Done."])
+    store = Watching(str(store_of(host).engine.url))
+    async with host.runtime(model, tools=[first, second], store=store) as runtime, asyncio.timeout(10):
+        assert (await runtime.run("editor", "Read both.", actor=ALICE)).output == "Done."
+    told = [said.text for said in model.requests[-1].messages if isinstance(said, ToolMessage)]
+    assert told == ["The first.", "The second."]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -184,7 +184,7 @@ UNSTORABLE: dict[str, ModelAnswer] = {
 async def test_an_answer_that_could_not_be_read_back_is_refused(host: Host, bad: str) -> None:
     async with host.runtime([[READ], UNSTORABLE[bad]]) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
         failed = (await runtime.list_steps(run.run_id))[-2]
         assert failed.detail is not None
         assert SECRET not in failed.detail
@@ -238,7 +238,7 @@ class MuteModel:
 async def test_a_model_whose_error_says_nothing_ends_in_dead_letter(host: Host) -> None:
     async with host.runtime(MuteModel()) as runtime:
         run = await runtime.run("editor", "See to page 42.", actor=ALICE)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
 
 
 # -- what was said before
@@ -316,9 +316,11 @@ async def test_a_message_that_is_none_keeps_its_run_and_is_named(host: Host) -> 
         assert "message 0" in str(refused.value)
         assert SECRET not in str(refused.value)
         assert refused.value.__context__ is None
-        skipped = (await runtime.recover()).skipped
-        assert "message 0" in skipped[run.run_id]
-        assert (await runtime.get_run(run.run_id)).status is RunStatus.QUEUED
+        assert (await runtime.recover()).skipped == {}  # it is left alone for a while
+        run = await runtime.get_run(run.run_id)
+        assert run.status is RunStatus.QUEUED
+        assert run.problem is not None
+        assert "message 0" in run.problem
         assert (await runtime.cancel(run.run_id, actor=ALICE)).status is RunStatus.CANCELLED
 
 

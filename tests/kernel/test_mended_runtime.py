@@ -204,7 +204,7 @@ async def test_a_stubborn_model_does_not_keep_a_run_from_being_cancelled(host: H
 @pytest.mark.promise("P21")
 async def test_a_model_that_hangs_ends_in_dead_letter(host: Host) -> None:
     model = Stubborn()
-    async with host.runtime(model, agent={"model_timeout": 0.05}) as runtime:
+    async with host.runtime(model, agent={"model_timeout": 0.05}, max_model_failures=0) as runtime:
         run = await runtime.run("editor", "Go.", actor=ALICE)
         assert run.status is RunStatus.DEAD_LETTER
         model.go.set()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from byline import AgentRuntime, Decision, RunStatus, TerminationReason
+from byline import AgentRuntime, Decision, ModelError, RunStatus, TerminationReason
 from byline.models.scripted import Turn
 from byline.testing import ScriptedModel
 from tests.host import ALICE, BOB, Host
@@ -84,11 +84,11 @@ async def test_a_wake_up_finds_a_run_as_it_stands(host: Host) -> None:
 @pytest.mark.promise("P21", "P17")
 async def test_a_dead_letter_says_why_and_is_retried_when_somebody_says_so(host: Host) -> None:
     """Nobody else takes it up; once retried it goes on, and its finished calls are not run again."""
-    turns: list[Turn] = [[SET], ConnectionError("no line")]
+    turns: list[Turn] = [[SET], ModelError("no right")]
     async with host.runtime(turns) as runtime:
         run = await runtime.run("editor", "Please do.", actor=ALICE)
         run = await runtime.decide(run.run_id, Decision.approve(waiting(run)), actor=BOB)
-        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.MODEL_FAILED)
+        assert (run.status, run.reason) == (RunStatus.DEAD_LETTER, TerminationReason.NOT_RETRYABLE)
         assert (await runtime.recover()).executed == ()
         assert (await runtime.execute(run.run_id)).status is RunStatus.DEAD_LETTER
         assert [each.run_id for each in await runtime.list_runs(status=RunStatus.DEAD_LETTER)] == [run.run_id]

@@ -47,7 +47,8 @@ async def test_one_that_raises_is_logged_once_and_the_others_are_told(
     assert (record.name, record.levelno) == ("byline.announcing", logging.ERROR)
     assert record.getMessage() == f"Listener {name} failed: run {RUN} wrote pages:42 (updated)"
     assert vars(record).items() >= {
-        "action": "listener_failed", "listener": name, "correlation_id": str(RUN), "record": "pages:42",
+        "action": "listener_failed", "listener": name, "run_id": str(RUN), "correlation_id": str(RUN),
+        "record": "pages:42",
     }.items()  # fmt: skip
     assert record.exc_info is not None
     # Python makes a RuntimeError of a StopIteration that leaves a coroutine.

@@ -159,7 +159,7 @@ async def _with_preview(call: PendingCall, toolbox: Toolbox, context: ToolContex
     except BaseException as error:
         if goes_on(error):
             raise
-        extra = {"action": "preview_failed", "tool": call.tool}
+        extra = {"action": "preview_failed", "tool": call.tool, "run_id": str(context.run)}
         _log.error("The preview of %s failed: %s", call.tool, where_raised(error), extra=extra)
         preview = (f"(no preview: {type(error).__name__})",)  # it must not hide the call from its approver
     return replace(call, preview=preview)

@@ -92,15 +92,18 @@ class Run:
         run_id: its uuid, the correlation id of all it does.
         agent: the agent's name.
         status: where it stands.
-        reason: why it stands there, for a run that ended, is uncertain or in dead letter.
+        reason: why it stands there, for a run that ended, is uncertain or in dead letter, or is QUEUED since its model
+            failed (`MODEL_FAILED`).
         actor: who it acts for.
         created_at, updated_at: by the store's clock, in UTC.
         cancel_requested: whether it is to be cancelled as soon as that is possible.
         pending: the turn that waits, with AWAITING_APPROVAL only; None if `problem` says that it cannot be read.
         uncertain: the write nobody knows the outcome of, with UNCERTAIN only.
-        output: the model's closing words, with COMPLETED only.
-        problem: why this process cannot execute or read it (a missing agent, tool or key), or None. A list reads no
-            transcript: whether that opens is found when the run is executed, and `recover` names it as skipped.
+        output: the model's closing words, with COMPLETED only, for as long as the runtime keeps them (`output_ttl`).
+        problem: why this process cannot execute or read it (a missing agent, tool or key), or why whoever tried last
+            could not; None once it is executed. A list reads no transcript: whether that opens is found by trying.
+        due_at: when whoever looks for runs takes it up again, of one that whoever tried last could not go on with.
+        purged_at: when its content and trace were deleted; what it wrote and who decided it is still known.
     """
 
     run_id: UUID
@@ -115,6 +118,8 @@ class Run:
     uncertain: UncertainCall | None = None
     output: str | None = None
     problem: str | None = None
+    due_at: datetime | None = None
+    purged_at: datetime | None = None
 
 
 def parse_run_id(value: object) -> UUID:

@@ -44,7 +44,7 @@ TERMINAL = frozenset(status for status, targets in MOVES.items() if not targets)
 
 
 class TerminationReason(StrEnum):
-    """Why a run ended, or went to dead letter."""
+    """Why a run ended, went to dead letter, or is queued anew."""
 
     ANSWERED = "answered"
     MAX_ROUNDS = "max_rounds"
@@ -52,7 +52,13 @@ class TerminationReason(StrEnum):
     APPROVAL_EXPIRED = "approval_expired"
     READ_ONLY_TOOL_WROTE = "read_only_tool_wrote"
     MODEL_FAILED = "model_failed"
+    """Of a run that is queued: its model failed, and is asked again once the run is due."""
+    NOT_RETRYABLE = "not_retryable"
+    """Its model failed in a way that asking again does not mend."""
     RETRIES_EXHAUSTED = "retries_exhausted"
+    """It was taken over, or its model failed, too often without progress."""
+    RETENTION = "retention"
+    """It stood in dead letter for longer than runs are kept."""
 
 
 class UncertaintyReason(StrEnum):

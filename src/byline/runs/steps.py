@@ -34,9 +34,12 @@ class NewStep:
     Attributes:
         kind: what it records.
         call_id: the call it belongs to, if any.
-        payload: metadata only: names, outcomes, counts, durations; never content.
+        payload: metadata only: names, outcomes, counts, durations; never content. `byline.runs.keeping` lists the keys
+            that are stored at each privacy level; another one is not.
         target: with `WRITE` only: the record and what happened to it.
-        detail: content (a refusal's reason, an error's text): sealed, and deleted when the run settles.
+        detail: content that whoever looks after a run needs (a refusal's reason, an error's text): sealed, and deleted
+            when the run settles.
+        content: all that was said, for the levels that keep it: it takes the place of the detail there.
     """
 
     kind: StepKind
@@ -44,6 +47,7 @@ class NewStep:
     payload: Mapping[str, JsonValue] = field(default_factory=lambda: MappingProxyType({}))
     target: WriteTarget | None = None
     detail: str | None = None
+    content: str | None = None
 
 
 def never_ran(calls: Iterable[tuple[UUID, str]], outcome: str, tools: Collection[str]) -> tuple[NewStep, ...]:

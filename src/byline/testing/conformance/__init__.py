@@ -13,6 +13,8 @@ from byline.testing.conformance.endings import EndingConformance
 from byline.testing.conformance.faults import FaultConformance
 from byline.testing.conformance.races import ClaimRaces, DecisionRaces
 from byline.testing.conformance.reads import ReadConformance
+from byline.testing.conformance.releases import ReleaseConformance
+from byline.testing.conformance.retention import RetentionConformance
 from byline.testing.conformance.segments import AdvanceConformance, CreationConformance
 from byline.testing.conformance.stage import FakeClock, Stage, StoreCase
 from byline.testing.conformance.verdicts import DecisionConformance, ReconciliationConformance
@@ -26,6 +28,8 @@ class StoreConformance(
     ReconciliationConformance,
     EndingConformance,
     ReadConformance,
+    ReleaseConformance,
+    RetentionConformance,
     DecisionRaces,
     ClaimRaces,
     FaultConformance,
@@ -45,6 +49,8 @@ __all__ = [
     "FaultConformance",
     "ReadConformance",
     "ReconciliationConformance",
+    "ReleaseConformance",
+    "RetentionConformance",
     "Stage",
     "StoreCase",
     "StoreConformance",

@@ -162,6 +162,8 @@ class ClaimConformance(StoreCase):
         run = stage.store.get(segment.run_id)
         assert (run.status, run.reason, run.fence) == (RunStatus.UNCERTAIN, reason, fence)
         assert stage.store.list_steps(segment.run_id, after=0, limit=9)[-1].kind is StepKind.UNCERTAIN
+        with pytest.raises(ClaimLost):  # it has not stored that itself
+            segment.advance(BecomeUncertain(reason=UncertaintyReason.RAISED))
 
     @pytest.mark.parametrize("verdict", list(ReconcileVerdict))
     def test_a_word_outlives_takeovers_without_progress(self, stage: Stage, verdict: ReconcileVerdict) -> None:

@@ -30,7 +30,7 @@ class EndingConformance(StoreCase):
 
     def test_cancel_ends_what_no_segment_holds(self, stage: Stage) -> None:
         dead = stage.started()
-        dead.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.MODEL_FAILED))
+        dead.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.NOT_RETRYABLE))
         for run_id in (stage.queued(), stage.waiting().run_id, dead.run_id):
             assert stage.store.cancel(run_id, "8") is RunStatus.CANCELLED
             run = stage.store.get(run_id)

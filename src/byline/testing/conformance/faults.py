@@ -23,6 +23,7 @@ from byline.store.protocol import (
     HandBack,
     LateReport,
     NewRun,
+    Postpone,
     Progress,
     SetFence,
     Settle,
@@ -58,7 +59,9 @@ Prepare: TypeAlias = Callable[[Stage], Act]
 
 def _create(lease: float | None) -> Prepare:
     def prepare(stage: Stage) -> Act:
-        new = NewRun(run_id=uuid7(), agent="editor", actor=EDITOR, messages=(UserMessage("Go."),), dedupe_key="k")
+        new = NewRun(
+            run_id=uuid7(), agent="editor", actor=EDITOR, messages=(UserMessage("Go."),), dedupe_key=uuid7().hex
+        )
         return Act(new.run_id, lambda: stage.store.create(new, lease=lease))
 
     return prepare
@@ -158,7 +161,7 @@ def _cancel_running(stage: Stage) -> Act:
 
 def _retry(stage: Stage) -> Act:
     segment = stage.started()
-    segment.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.MODEL_FAILED))
+    segment.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.NOT_RETRYABLE))
     return Act(segment.run_id, lambda: stage.store.retry(segment.run_id))
 
 
@@ -181,8 +184,11 @@ WRITING: dict[str, Prepare] = {
     "suspend": _suspend,
     "hand back": _advance(HandBack(steps=(NewStep(StepKind.HANDED_BACK),))),
     "become uncertain": _become_uncertain,
+    "postpone": _advance(
+        Postpone(because="E", delay=9, steps=(NewStep(StepKind.MODEL, payload={"failed": "E"}, detail="d"),))
+    ),
     "settle": _advance(DONE),
-    "dead letter": _advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.MODEL_FAILED)),
+    "dead letter": _advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.NOT_RETRYABLE)),
     "report late": _report_late,
     "release": _release,
     "decide partly": _decide_partly,
@@ -209,8 +215,9 @@ def picture(stage: Stage, run_id: UUID) -> object:
     writes = [fact.record for fact in feed if fact.correlation_id == run_id]
     fence = None if run.fence is None else (run.fence.tool, run.fence.effect, run.fence.attempt)
     said = [type(verdict.verdict) for verdict in run.decided.values()]
-    standing = (run.status, run.reason, run.claim, run.suspension, run.takeovers, run.cancel_requested, run.output)
-    return (*standing, fence, run.fence_verdict, run.turn is not None, said, steps, writes)
+    standing = (run.status, run.reason, run.claim, run.suspension, run.cancel_requested, run.output)
+    budget = (run.takeovers, run.model_failures)
+    return (*standing, *budget, fence, run.fence_verdict, run.turn is not None, said, steps, writes)
 
 
 class FaultConformance(StoreCase):

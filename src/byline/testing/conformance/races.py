@@ -51,7 +51,9 @@ class DecisionRaces(StoreCase):
                 assert (expired, stage.status(turn.run_id)) == ([], RunStatus.QUEUED)
             else:
                 assert isinstance(decided, ApprovalExpired | RunFinished)
-                assert (expired, stage.status(turn.run_id)) == ([turn.run_id], RunStatus.FAILED)
+                # Who settles what has expired may pass over a run that the decision holds at that moment.
+                assert (expired or stage.peer.expire(9)) == [turn.run_id]
+                assert stage.status(turn.run_id) is RunStatus.FAILED
 
     def test_reconciliation_and_late_report(self, stage: Stage) -> None:
         for _ in range(self.rounds):

@@ -11,9 +11,9 @@ from uuid_utils.compat import uuid7
 from byline.approval.decision import Approve
 from byline.errors import InvalidIdentifier, UnknownRun
 from byline.records import RecordReference, WriteKind
-from byline.runs.status import RunStatus
+from byline.runs.status import RunStatus, TerminationReason
 from byline.runs.steps import NewStep, StepKind
-from byline.store.protocol import Progress
+from byline.store.protocol import Progress, Settle, Trace
 from byline.testing.conformance.stage import FILE, PAGE, Stage, StoreCase, ruling
 from byline.tools.result import WriteTarget
 
@@ -26,6 +26,8 @@ class ReadConformance(StoreCase):
             stage.store.get(uuid7())
         with pytest.raises(UnknownRun):
             stage.store.list_steps(uuid7(), after=0, limit=1)
+        with pytest.raises(UnknownRun):
+            stage.store.trace(uuid7(), after=0, limit=1)
 
     def test_runs_are_listed_newest_first_in_pages(self, stage: Stage) -> None:
         queued = [stage.queued() for _ in range(3)]
@@ -52,7 +54,8 @@ class ReadConformance(StoreCase):
 
     def test_steps_are_listed_in_pages(self, stage: Stage) -> None:
         segment, other = stage.started(), stage.started()
-        steps = [NewStep(StepKind.MODEL, uuid7(), {"n": n}, detail=f"d{n}" if n % 2 else None) for n in range(5)]
+        # A key that the privacy level allows: another one is not stored.
+        steps = [NewStep(StepKind.MODEL, uuid7(), {"calls": n}, detail=f"d{n}" if n % 2 else None) for n in range(5)]
         segment.advance(Progress(steps=tuple(steps[:3])))
         other.advance(Progress(steps=(NewStep(StepKind.MODEL),)))
         segment.advance(Progress(steps=tuple(steps[3:])))
@@ -63,6 +66,22 @@ class ReadConformance(StoreCase):
         assert [step.position for step in listed] == sorted({step.position for step in listed})
         assert stage.store.list_steps(segment.run_id, after=listed[1].position, limit=2) == listed[2:4]
         assert {(step.run_id, step.at.timestamp()) for step in listed} == {(segment.run_id, stage.clock.now)}
+
+    def test_a_trace_says_whether_its_run_has_ended(self, stage: Stage) -> None:
+        turn, dead = stage.waiting(), stage.started()
+        settled = NewStep(StepKind.SETTLED, payload={"status": "dead_letter"})
+        gone = TerminationReason.MODEL_FAILED
+        dead.advance(Settle(status=RunStatus.DEAD_LETTER, reason=gone, output=None, steps=(settled,)))
+        for run_id in (turn.run_id, dead.run_id):
+            before = stage.store.list_steps(run_id, after=0, limit=9)
+            assert stage.store.trace(run_id, after=0, limit=9) == Trace(before, ended=False)
+            stage.peer.cancel(run_id, "9")
+            steps = stage.store.list_steps(run_id, after=0, limit=9)
+            assert stage.store.trace(run_id, after=0, limit=9) == Trace(steps, ended=True)
+            assert stage.store.trace(run_id, after=before[-1].position, limit=1) == Trace(
+                steps[len(before) :][:1], True
+            )
+            assert stage.store.trace(run_id, after=steps[-1].position, limit=9) == Trace([], ended=True)
 
     def test_writes_are_fed_in_order_and_read_on_from_any_of_them(self, stage: Stage) -> None:
         targets = [PAGE, FILE, WriteTarget(RecordReference("pages", 7), WriteKind.CREATED), PAGE]

@@ -206,7 +206,7 @@ class AdvanceConformance(StoreCase):
         for change in (SetFence(fence), Suspend(turn=turn)):
             with pytest.raises(CancelRequested):
                 segment.advance(change)
-        dead = Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.MODEL_FAILED)
+        dead = Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.NOT_RETRYABLE)
         for end in (HandBack(), DONE, dead):
             with pytest.raises(CancelRequested):
                 segment.advance(end)
@@ -239,8 +239,8 @@ class AdvanceConformance(StoreCase):
     def test_dead_letter_keeps_what_it_needs_to_go_on(self, stage: Stage) -> None:
         segment = stage.started()
         failed = NewStep(StepKind.MODEL, detail="429")
-        segment.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.MODEL_FAILED, steps=(failed,)))
-        assert stage.store.get(segment.run_id).reason is TerminationReason.MODEL_FAILED
+        segment.advance(Settle(status=RunStatus.DEAD_LETTER, reason=TerminationReason.NOT_RETRYABLE, steps=(failed,)))
+        assert stage.store.get(segment.run_id).reason is TerminationReason.NOT_RETRYABLE
         assert stage.store.list_steps(segment.run_id, after=0, limit=9)[0].detail == "429"
         stage.store.retry(segment.run_id)
         assert stage.claimed(segment.run_id).at == 1
