@@ -222,6 +222,7 @@ def main() -> int:
     baseline(mutants, options.jobs, options.limit * 6)
 
     counts: dict[Verdict, int] = {"killed": 0, "survived": 0, "error": 0}
+    left: list[str] = []
     width = max(len(mutant.path.stem) for mutant in mutants)
     print(f"\n{'promise':8}{'mutant':{width + 2}}{'seconds':>7}  outcome")
     limit: float = options.limit
@@ -232,6 +233,8 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutant, outcome in zip(mutants, pool.map(attempt, mutants), strict=True):
             counts[outcome.verdict] += 1
+            if outcome.verdict != "killed":
+                left.append(f"{mutant.path.stem}: {outcome.detail}")
             detail = f"ERROR: {outcome.detail}" if outcome.verdict == "error" else outcome.detail
             print(
                 f"{mutant.promise:8}{mutant.path.stem:{width + 2}}{outcome.seconds:7.1f}  {detail}",
@@ -239,7 +242,9 @@ def main() -> int:
             )
             if outcome.verdict == "error" and outcome.log:
                 print("".join(f"        | {line}\n" for line in outcome.log.strip().splitlines()[-15:]), end="")
-    print(f"\n{counts['killed']} killed, {counts['survived']} survived, {counts['error']} errors")
+    # Once more at the end, where somebody who reads only the last lines of a log finds it.
+    print("".join(f"\n{line}" for line in left))
+    print(f"{counts['killed']} killed, {counts['survived']} survived, {counts['error']} errors")
     return 1 if counts["survived"] or counts["error"] else 0
 
 
