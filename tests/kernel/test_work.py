@@ -257,6 +257,41 @@ async def test_a_worker_that_cannot_listen_looks_by_itself(
         assert UNHEARD not in caplog.text
 
 
+class Captured:
+    """A wake-up that a test gives at the moment it wants."""
+
+    def __init__(self) -> None:
+        self.woken: Callable[[], None] | None = None
+
+    def wake(self, run_id: UUID, /) -> None:
+        """Whoever is told of a run elsewhere is not of interest here."""
+
+    @contextlib.contextmanager
+    def listen(self, woken: Callable[[], None], /) -> Generator[None]:
+        self.woken = woken
+        yield
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_worker_that_is_cancelled_as_it_wakes_ends(host: Host, turns: int) -> None:
+    """However many turns of the event loop lie between the two: on Python 3.11, `asyncio.wait_for` loses the second."""
+    wakeup = Captured()
+    async with host.runtime(["Done."], execution="queued", wakeup=wakeup) as runtime:
+        task = asyncio.create_task(runtime.work(poll=NEVER))
+        run = await runtime.enqueue("editor", "Please do.", actor=ALICE)
+        await until_left(runtime, run.run_id, RunStatus.QUEUED)
+        await until_left(runtime, run.run_id, RunStatus.RUNNING)  # begun by a look, behind which the worker sleeps
+        assert wakeup.woken is not None
+        wakeup.woken()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        ended, _ = await asyncio.wait({task}, timeout=5)
+        assert ended == {task}
+        assert task.cancelled()
+
+
 @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": True}, {"poll": 0}, {"poll": float("nan")}])
 async def test_what_cannot_work_is_refused(host: Host, wrong: dict[str, int]) -> None:
     async with host.runtime([]) as runtime:

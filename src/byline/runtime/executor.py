@@ -338,7 +338,8 @@ def _observe_end(observed: Observation, segment: Segment) -> None:
 
 async def _comes_within(seconds: float, event: asyncio.Event) -> bool:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):  # as in WorkLoop: no cancellation is lost
+            await event.wait()
     except TimeoutError:
         return False
     return True

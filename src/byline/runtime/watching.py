@@ -68,7 +68,8 @@ class Watch(AsyncIterator[Step]):
                     raise self._broken_off()
                 pause = self._poll * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), pause)
+                    async with asyncio.timeout(pause):  # as in WorkLoop: no cancellation is lost
+                        await woken.wait()
 
     async def _look(self) -> Trace:
         try:

@@ -54,7 +54,9 @@ class WorkLoop:
                 _log.exception("Runs could not be looked for; trying again", extra={"action": "look_failed"})
             pause = self._poll * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(here.woken.wait(), pause)
+                # Not wait_for, which Python 3.11 lets lose a cancellation that meets a wake-up.
+                async with asyncio.timeout(pause):
+                    await here.woken.wait()
 
     async def _begin_what_is_due(self) -> None:
         here = self._executor.here
