@@ -20,14 +20,18 @@ from byline import (
     RuntimeClosed,
     Step,
     StepKind,
+    ToolContext,
     ToolEffect,
+    ToolResult,
     UnknownRun,
     WriteKind,
+    tool,
 )
 from byline.models.scripted import Turn
 from byline.runtime import watching
 from byline.store.protocol import Claim, LateReport, Trace
 from byline.store.sql import SqlStore
+from byline.testing import call
 from byline.tools.result import WriteTarget
 from tests.host import ALICE, BOB, AgentFacts, Host
 from tests.kernel.entries import LEASE, Clock, store_of, waiting
@@ -266,6 +270,37 @@ async def test_a_consumer_that_is_cancelled_leaves_nothing(host: Host) -> None:
         assert asyncio.all_tasks() == before
         run = await runtime.decide(run.run_id, Decision.approve(waiting(run)), actor=BOB)
         assert run.status is RunStatus.COMPLETED
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_consumer_that_is_cancelled_as_it_is_told_ends(host: Host, turns: int) -> None:
+    """However many turns of the event loop lie between the two: what it is told of here is that the runtime closes."""
+    hold = Hold()
+
+    @tool(effect=ToolEffect.READ_ONLY)
+    async def read(context: ToolContext) -> ToolResult:
+        """Read something; until then the runtime does not close."""
+        await hold.on_loop()
+        return ToolResult.text("Read.")
+
+    runtime = host.runtime([[call("read")], "Done."], tools=[read], execution="queued")
+    await runtime.__aenter__()
+    run = await runtime.enqueue("editor", "Please do.", actor=ALICE)
+    at_work = asyncio.create_task(runtime.work())
+    await hold.is_reached()
+    last = (await runtime.list_steps(run.run_id))[-1]
+    consumer = asyncio.create_task(all_of(runtime, run.run_id, after=last.position))
+    for _ in range(3):
+        await runtime.get_run(run.run_id)  # behind whose answers the consumer has looked, and waits
+    closing = asyncio.create_task(runtime.__aexit__(None, None, None))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    consumer.cancel()
+    [ended] = await asyncio.gather(consumer, return_exceptions=True)
+    hold.let_go()
+    await asyncio.gather(closing, at_work)
+    assert type(ended) is asyncio.CancelledError
 
 
 @pytest.mark.promise("P21")

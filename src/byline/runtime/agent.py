@@ -30,7 +30,7 @@ class Agent:
         max_rounds: how many answers may call tools; then the model closes without tools.
         second_approver: the initiator of a run may not release its writes; somebody else must.
         approval_ttl: seconds until a waiting turn expires, or None.
-        model_timeout: seconds that one answer of the model may take; then the run goes to dead letter.
+        model_timeout: seconds that one answer of the model may take; then it has failed, and is asked again later.
         privacy: how much of its runs the trace keeps; the runtime's own level holds where that is stricter.
 
     Raises:

@@ -23,7 +23,7 @@ from byline.loop import ToolLoop
 from byline.privacy import PrivacyLevel
 from byline.runs.status import RunStatus, TerminationReason
 from byline.runtime.agent import Agent
-from byline.runtime.opened import Opened
+from byline.runtime.opened import Opened, comes_within
 from byline.runtime.retention import Retention
 from byline.runtime.retrying import Backoff
 from byline.runtime.segment import Segment, Workplace, delay_of_released
@@ -247,7 +247,7 @@ class Executor:
                 return
             delay = _postponed_for(stored)
             if delay > 0:
-                if delay > patience or await _comes_within(min(delay, LOOK_AGAIN), enough):
+                if delay > patience or await comes_within(min(delay, LOOK_AGAIN), enough):
                     return
                 continue
             asked_at = time.monotonic()
@@ -334,15 +334,6 @@ def _observe_end(observed: Observation, segment: Segment) -> None:
             observed.left(RunStatus.QUEUED.value)
         case _:  # nothing that ends a segment was stored: what it raised says why
             pass
-
-
-async def _comes_within(seconds: float, event: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(seconds):  # as in WorkLoop: no cancellation is lost
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 def _postponed_for(stored: StoredRun) -> float:

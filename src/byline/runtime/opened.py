@@ -144,6 +144,19 @@ class Opened:
             task.cancel()
 
 
+async def comes_within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for an event for so long and no longer, and say whether it came.
+
+    Not with `asyncio.wait_for`: on Python 3.11 it loses a cancellation that meets the event.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 def _log_failure(task: "asyncio.Task[object]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("An execution that nobody waited for failed", exc_info=error, extra={"action": "execution_failed"})

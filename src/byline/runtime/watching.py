@@ -4,13 +4,12 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 from byline.errors import RuntimeClosed
 from byline.runs.steps import Step
-from byline.runtime.opened import Opened
+from byline.runtime.opened import Opened, comes_within
 from byline.runtime.work import JITTER
 from byline.store.protocol import RunStore, Trace
 
@@ -67,9 +66,7 @@ class Watch(AsyncIterator[Step]):
                 if self._here.closing.is_set():
                     raise self._broken_off()
                 pause = self._poll * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):  # as in WorkLoop: no cancellation is lost
-                        await woken.wait()
+                await comes_within(pause, woken)
 
     async def _look(self) -> Trace:
         try:

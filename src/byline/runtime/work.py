@@ -1,7 +1,6 @@
 """What a worker does: take up the runs that are due, many at once, until the runtime closes."""
 
 import asyncio
-import contextlib
 import functools
 import logging
 import random
@@ -9,6 +8,7 @@ from uuid import UUID
 
 from byline.errors import RuntimeClosed
 from byline.runtime.executor import Executor
+from byline.runtime.opened import comes_within
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +53,7 @@ class WorkLoop:
             except Exception:  # noqa: BLE001 - what one look could not do stays in the store for the next
                 _log.exception("Runs could not be looked for; trying again", extra={"action": "look_failed"})
             pause = self._poll * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for, which Python 3.11 lets lose a cancellation that meets a wake-up.
-                async with asyncio.timeout(pause):
-                    await here.woken.wait()
+            await comes_within(pause, here.woken)
 
     async def _begin_what_is_due(self) -> None:
         here = self._executor.here
