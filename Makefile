@@ -103,7 +103,7 @@ newsroom: $(STAMP) ## Serve the newsroom's website; ARGS="--port 8001"
 
 lock: ## Pin the development dependencies anew (needs uv); ARGS="--upgrade"
 	@command -v $(UV) >/dev/null || { echo 'Locking needs uv: install it, or name it with UV=/path/to/uv.' >&2; exit 1; }
-	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-strip-extras \
 		--no-emit-index-url --custom-compile-command 'make lock' --quiet -o $(LOCK) $(ARGS)
 
 changelog-draft: $(STAMP) ## Show the changelog of the next release
